@@ -2,4 +2,21 @@
 // and nothing that the learner did not approve.
 package main
 
-func main() {}
+import (
+	"context"
+	"os"
+	"slices"
+)
+
+func main() {
+	c := &cli{environ: os.Environ(), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
+	os.Exit(runCommand(context.Background(), c, commands(), os.Args[1:]))
+}
+
+// commands lists everything that a person can type.
+func commands() []command {
+	return slices.Concat(serveCommands(), questionCommands(), accessCommands(), labCommands(), envCommands(), learnerCommands(), []command{
+		{"doctor", "[--json]", "tell what works on this machine, and what to do about the rest", runDoctor},
+		{"version", "", "print the version", runVersion},
+	})
+}
