@@ -9,8 +9,8 @@ import (
 // makeDataFolder makes the data folder when there is none, and sees to it
 // that no other account can enter it. A link to a folder is followed. A
 // folder of another account is refused; one of ours that is too open is
-// closed, except that root may keep 0711, which sandboxes of another account
-// need to reach their own folder through it.
+// closed, except that root may keep a 0711 that somebody chose: it lets other
+// accounts through, and shows them nothing.
 func makeDataFolder(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return problemf(kindInternal, "The data folder %s cannot be made.", dir).because(err)
