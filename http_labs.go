@@ -84,6 +84,10 @@ func (s *server) handleLabsPrepare(w http.ResponseWriter, r *http.Request) error
 	if err != nil {
 		return err
 	}
+	return writeJSON(w, http.StatusOK, labAnswerOf(lab))
+}
+
+func labAnswerOf(lab *preparedLab) labAnswer {
 	answer := labAnswer{
 		LabID: lab.manifest.id, Title: lab.manifest.title, Repo: lab.source.repo, Commit: lab.source.commit,
 		Path: lab.dir, Modified: append([]string{}, lab.modified...), Notices: append([]string{}, lab.notices...),
@@ -94,6 +98,31 @@ func (s *server) handleLabsPrepare(w http.ResponseWriter, r *http.Request) error
 			steps[i] = shellQuote(argv)
 		}
 		answer.Actions = append(answer.Actions, actionAnswer{a.Name, a.Label, a.Description, steps, a.Timeout})
+	}
+	return answer
+}
+
+type labsAnswer struct {
+	Labs       []labAnswer    `json:"labs"`
+	Unprepared []sourceAnswer `json:"unprepared"` // approved, and to be prepared again before use
+}
+
+type sourceAnswer struct {
+	Repo   string `json:"repo"`
+	Commit string `json:"commit"`
+}
+
+func (s *server) handleLabsList(w http.ResponseWriter, r *http.Request) error {
+	ready, unprepared, err := s.labs.startableLabs(callerOf(r).principal)
+	if err != nil {
+		return err
+	}
+	answer := labsAnswer{[]labAnswer{}, []sourceAnswer{}}
+	for _, lab := range ready {
+		answer.Labs = append(answer.Labs, labAnswerOf(lab))
+	}
+	for _, src := range unprepared {
+		answer.Unprepared = append(answer.Unprepared, sourceAnswer{src.repo, src.commit})
 	}
 	return writeJSON(w, http.StatusOK, answer)
 }

@@ -1,11 +1,10 @@
 package main
 
-// Labs: preparing a repository's commit for a site, and starting its actions.
+// Labs: preparing a repository's commit for a site, before its actions start.
 // A lab is fetched once for all sites; each site needs the person's approval
 // of every version, which pins the commit and the manifest.
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -257,70 +256,4 @@ func (l *labs) folder(p principal, labID string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.folders[labUser{p, labID}]
-}
-
-// start runs an action of a prepared lab.
-func (l *labs) start(p principal, labID, commit, name string) (runRecord, error) {
-	lab, err := l.startable(p, labID, commit)
-	if err != nil {
-		return runRecord{}, err
-	}
-	i := slices.IndexFunc(lab.manifest.actions, func(a action) bool { return a.Name == name })
-	if i < 0 {
-		return runRecord{}, problemf(kindNotFound, "The lab has no action %q; it has %s.", name, actionNames(lab.manifest.actions))
-	}
-	if !isFolder(lab.dir) {
-		return runRecord{}, problemf(kindConflict, "The lab's folder is gone; prepare the lab again, which fetches it anew.")
-	}
-	if !l.envs.ready(labID) {
-		return runRecord{}, problemf(kindConflict, "The lab's Python environment is missing or broken; prepare the lab again, which makes it anew.")
-	}
-	var notes []string
-	if changed := lab.tree.modified(lab.dir); len(changed) > 0 {
-		notes = append(notes, modifiedNote(changed))
-	}
-	return l.runs.start(runSpec{
-		principal: p, labID: labID, commit: commit, action: lab.manifest.actions[i],
-		dir: lab.dir, env: childEnvironment(l.environ, l.envs.path(labID)), notes: notes,
-	})
-}
-
-// startable finds the lab of this id and commit that p may use: one that it
-// prepared itself first.
-func (l *labs) startable(p principal, labID, commit string) (*preparedLab, error) {
-	data, err := l.state.current()
-	if err != nil {
-		return nil, err
-	}
-	l.mu.Lock()
-	candidates := slices.Clone(l.prepared[preparedKey{labID, commit}])
-	l.mu.Unlock()
-	if len(candidates) == 0 {
-		return nil, problemf(kindConflict, "This version of the lab %q is not prepared since the runtime started; call POST /labs/prepare first.", labID)
-	}
-	slices.Reverse(candidates)
-	slices.SortStableFunc(candidates, func(a, b *preparedLab) int {
-		return cmp.Compare(boolToInt(b.principal == p), boolToInt(a.principal == p))
-	})
-	for _, lab := range candidates {
-		if l.approved(data, p, lab.checkout) {
-			return lab, nil
-		}
-	}
-	return nil, problemf(kindForbidden, "This version of the lab %q is not approved for %s; call POST /labs/prepare, which asks in the terminal.", labID, p)
-}
-
-func boolToInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-func actionNames(actions []action) string {
-	names := make([]string, len(actions))
-	for i, a := range actions {
-		names[i] = a.Name
-	}
-	return strings.Join(names, ", ")
 }

@@ -36,7 +36,7 @@ var rankOrder = []struct {
 		"cooldown", "questions", "terminal", "pairing", "control",
 		"distro", "venv", "childenv", "lookpath", "pythons", "env", "envbuild", "envspare",
 		"gitconfig", "gitcheck", "gitcommand", "gitstore", "gitread", "gitfetch",
-		"steps", "runstore", "runs", "labquestion", "checkout", "labspare", "labs",
+		"steps", "runstore", "runs", "labquestion", "checkout", "labspare", "labs", "labstart",
 		"cell", "kernelinterrupt", "kernelclient", "kernelprocess", "kernelpackages", "kernelstart", "notebook", "kernel",
 		"learner", "sandboxprobe", "sandboxfault", "sandboxtree", "workspace", "sandboxpolicy", "sandboxqueue", "sandboxevents", "sandboxrecord",
 		"sandboxexec", "sandboxoutput", "sandboxwatch", "sandboxview", "sandboxrun", "sandboxisolate", "sandbox", "sandboxcreate", "sandboxwork", "reaper"}},

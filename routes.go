@@ -39,6 +39,8 @@ func openRoutes(s *server) []route {
 func labRoutes(s *server) []route {
 	offset := param{"offset", "integer", "Characters of output that are already known"}
 	return []route{
+		{"GET", "/labs", scopeActions, s.handleLabsList, routeDoc{
+			summary: "The labs whose actions this site may start, and the approved versions that it would have to prepare first", answer: labsAnswer{}}},
 		{"POST", "/labs/prepare", scopeActions, s.handleLabsPrepare, routeDoc{
 			summary: "Fetch a lab at a commit, have it approved in the terminal, make its environment",
 			body:    prepareBody{}, answer: labAnswer{}, problems: []int{400, 404, 410, 429, 500, 502, 503, 504}}},
