@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -210,7 +211,8 @@ func TestWaitingCellIsGivenUpWhenItsClientLeaves(t *testing.T) {
 	t.Parallel()
 	f := newKernelFixture(t)
 	ctx, leave := context.WithCancel(t.Context())
-	running, err := f.kernels.run(ctx, f.site, "lab", "", "import time; time.sleep(1); print('ran on')")
+	goOn := filepath.Join(t.TempDir(), "go-on")
+	running, err := f.kernels.run(ctx, f.site, "lab", "", fmt.Sprintf("import os, time\nwhile not os.path.exists(%q): time.sleep(0.01)\nprint('ran on')", goOn))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,6 +225,9 @@ func TestWaitingCellIsGivenUpWhenItsClientLeaves(t *testing.T) {
 	<-waiting.ended
 	if r := waiting.result(); shown(r) != "!CellNotRun" {
 		t.Errorf("the waiting cell gave %q", shown(r))
+	}
+	if err := os.WriteFile(goOn, nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	if got := shown(f.finish(running)); got != "ran on\n" {
 		t.Errorf("the running cell gave %q", got)

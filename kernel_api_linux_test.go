@@ -200,9 +200,11 @@ func TestStreamWhoseReaderPausesLosesNothing(t *testing.T) {
 func TestReloadedPageFindsWhatCameMeanwhile(t *testing.T) {
 	t.Parallel()
 	page := startKernelRuntime(t)
-	page.cell("import time")
+	page.cell("import os, time")
+	goOn := filepath.Join(t.TempDir(), "go-on")
 	ctx, leave := context.WithCancel(t.Context())
-	err := page.stream(ctx, "print('first', flush=True)\ntime.sleep(1)\nprint('second')", "c 1", func(e streamEvent) { leave() })
+	code := fmt.Sprintf("print('first', flush=True)\nwhile not os.path.exists(%q): time.sleep(0.01)\nprint('second')", goOn)
+	err := page.stream(ctx, code, "c 1", func(e streamEvent) { leave() })
 	if err == nil {
 		t.Fatal("the page did not leave")
 	}
@@ -214,6 +216,9 @@ func TestReloadedPageFindsWhatCameMeanwhile(t *testing.T) {
 	running := asJSON[stored](t, page.want(200, "GET", "/cell/c%201?lab_id=lab", nil))
 	if running.Status != "running" || len(running.Outputs) != 1 || running.Outputs[0].Text != "first\n" {
 		t.Errorf("while it runs: %+v", running)
+	}
+	if err := os.WriteFile(goOn, nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	page.cell("1") // waits for it
 	done := asJSON[stored](t, page.want(200, "GET", "/cell/c%201?lab_id=lab", nil))

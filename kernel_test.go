@@ -286,13 +286,7 @@ func TestIdleKernelEndsAndABusyOneDoesNot(t *testing.T) {
 	if got := shown(f.do("import time; time.sleep(2.5); 'whole'")); got != "<result 'whole'>" {
 		t.Errorf("the busy kernel gave %q", got)
 	}
-	for range 100 {
-		if len(f.list(f.site)) == 0 {
-			return
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	t.Error("the idle kernel was not ended")
+	await(t, "the end of the idle kernel", func() bool { return len(f.list(f.site)) == 0 })
 }
 
 func TestKernelsOfOneSiteAreNotThereForAnother(t *testing.T) {

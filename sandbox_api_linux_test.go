@@ -376,7 +376,7 @@ func TestRevokingASiteEndsItsExecs(t *testing.T) {
 		local := sandboxSite(t, sandboxConfigText)
 		page := local.rt.pair("https://course.example", scopeSandbox)
 		mine, its := local.sandbox(map[string]any{}), page.sandbox(map[string]any{})
-		script := map[string]any{"cmd": []string{"sh", "-c", "touch running; sleep 3; echo end"}}
+		script := map[string]any{"cmd": []string{"sh", "-c", "touch running; until [ -e go ]; do sleep 0.1; done; echo end"}}
 		kept, ended := local.later("POST", mine+"/exec", script), page.later("POST", its+"/exec", script)
 		for page.call(t.Context(), "GET", its+"/files/running", nil).status != 200 {
 			time.Sleep(10 * time.Millisecond)
@@ -385,6 +385,7 @@ func TestRevokingASiteEndsItsExecs(t *testing.T) {
 			t.Fatal(out)
 		}
 		page.want(http.StatusForbidden, "GET", its, nil)
+		local.want(http.StatusOK, "PUT", mine+"/files/go", map[string]any{"content": ""})
 		if r := <-ended; r.status != http.StatusForbidden {
 			t.Errorf("exec of the revoked site = %d %s, want that it was ended", r.status, r.body)
 		}

@@ -77,6 +77,16 @@ func waitForFile(t *testing.T, s *sandboxes, id, name string) {
 	t.Fatalf("%s did not appear", name)
 }
 
+// untilGo is a shell command that lasts until letGo.
+const untilGo = "until [ -e go ]; do sleep 0.02; done"
+
+func letGo(t *testing.T, s *sandboxes, id string) {
+	t.Helper()
+	if err := s.write(pageA, id, "go", nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestClosingEndsRunningCommands(t *testing.T) {
 	asBothUsers(t, func(t *testing.T) {
 		s := testSandboxes(t, nil)
@@ -174,7 +184,7 @@ func TestExecsOfOneSandboxTakeTurnsInOrder(t *testing.T) {
 		s := testSandboxes(t, nil)
 		sb := mustCreate(t, s, sandboxOrder{})
 		var wg sync.WaitGroup
-		wg.Go(func() { mustExec(t, s, sb.id, "sh", "-c", "touch running; sleep 1; echo 0 >> order") })
+		wg.Go(func() { mustExec(t, s, sb.id, "sh", "-c", "touch running; "+untilGo+"; echo 0 >> order") })
 		waitForFile(t, s, sb.id, "running")
 		for i := range 5 {
 			wg.Go(func() {
@@ -182,6 +192,7 @@ func TestExecsOfOneSandboxTakeTurnsInOrder(t *testing.T) {
 			})
 			waitForQueue(t, s, sb.id, i+1)
 		}
+		letGo(t, s, sb.id)
 		wg.Wait()
 		got, err := s.read(pageA, sb.id, "order")
 		if err != nil || string(got) != "0\n1\n2\n3\n4\n5\n" {
@@ -213,7 +224,7 @@ func TestClientThatLeavesTheQueueRunsNothing(t *testing.T) {
 		s := testSandboxes(t, nil)
 		sb := mustCreate(t, s, sandboxOrder{})
 		var wg sync.WaitGroup
-		wg.Go(func() { mustExec(t, s, sb.id, "sh", "-c", "touch running; sleep 1") })
+		wg.Go(func() { mustExec(t, s, sb.id, "sh", "-c", "touch running; "+untilGo) })
 		waitForFile(t, s, sb.id, "running")
 		ctx, cancel := context.WithCancel(t.Context())
 		wg.Go(func() {
@@ -223,6 +234,7 @@ func TestClientThatLeavesTheQueueRunsNothing(t *testing.T) {
 		})
 		waitForQueue(t, s, sb.id, 1)
 		cancel()
+		letGo(t, s, sb.id)
 		wg.Wait()
 		mustExec(t, s, sb.id, "true")
 		if _, err := s.read(pageA, sb.id, "ghost"); !isKind(err, kindNotFound) {
