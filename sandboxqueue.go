@@ -22,8 +22,10 @@ func (q *turnQueue) enter(ctx context.Context, most int) error {
 	}
 	select {
 	case <-turn:
-		return nil
 	case <-ctx.Done():
+	}
+	if ctx.Err() == nil {
+		return nil
 	}
 	q.mu.Lock()
 	at := slices.Index(q.waiting, turn)
