@@ -30,22 +30,6 @@ const (
 	exitUsage  = 2
 )
 
-// cli is what a command works with.
-type cli struct {
-	environ []string
-	stdin   *os.File
-	stdout  *os.File
-	stderr  *os.File
-}
-
-// command is one thing that a person can type.
-type command struct {
-	name    string // one or two words
-	args    string // what stands for its arguments in the help; a flag per [--...]
-	summary string
-	run     func(ctx context.Context, c *cli, args []string) error
-}
-
 // errFailed ends a command with status 1 when all was said already.
 var errFailed = errors.New("failed")
 
@@ -71,7 +55,7 @@ func runCommand(ctx context.Context, c *cli, table []command, args []string) int
 	case !found:
 		return c.fail(usageError(fmt.Sprintf("%q is not a command; agent-runtime --help lists those that are.", args[0])))
 	case slices.ContainsFunc(rest, isHelp):
-		fmt.Fprintf(c.stdout, "usage: agent-runtime %s\n\n%s.\n", strings.TrimSpace(cmd.name+" "+cmd.args), sentenceCase(cmd.summary))
+		printUsage(c.stdout, cmd, cmd.meanings(ctx, c))
 		return exitDone
 	}
 	return c.fail(cmd.run(ctx, c, rest))
@@ -124,10 +108,21 @@ func printHelp(w io.Writer, table []command, group string) {
 	fmt.Fprint(w, "agent-runtime lets a course page run approved things on this computer.\n\nusage: agent-runtime COMMAND\n\n")
 	for _, cmd := range table {
 		if group == "" || strings.HasPrefix(cmd.name, group+" ") {
-			fmt.Fprintf(w, "  %s\n      %s\n", strings.TrimSpace(cmd.name+" "+cmd.args), cmd.summary)
+			fmt.Fprintf(w, "  %s\n      %s\n", cmd.synopsis(), cmd.summary)
 		}
 	}
 	fmt.Fprint(w, "\nagent-runtime COMMAND --help tells more of one.\n")
+}
+
+// printUsage tells of one command, whose flags mean what meanings says.
+func printUsage(w io.Writer, cmd command, meanings map[string]string) {
+	fmt.Fprintf(w, "usage: agent-runtime %s\n\n%s.\n", cmd.synopsis(), sentenceCase(cmd.summary))
+	for i, a := range cmd.flags() {
+		if i == 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintf(w, "  %-20s %s\n", a, meanings[a.flag])
+	}
 }
 
 // counted is a number of things in words: 1 site, 2 sites.
@@ -144,12 +139,17 @@ func sentenceCase(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 var twoDashes = strings.NewReplacer("for flag -", "for flag --", "defined: -", "defined: --", "needs an argument: -", "needs an argument: --")
 
 // parseArgs reads flags, which may stand anywhere, and returns the other
-// arguments, of which there must be as many as names.
+// arguments, of which there must be as many as names. A command calls it before
+// it does anything, since it may return a [helpRequest].
 func parseArgs(flags *flag.FlagSet, args []string, names ...string) ([]string, error) {
 	flags.SetOutput(io.Discard)
 	var rest []string
 	for {
-		if err := flags.Parse(args); err != nil {
+		err := flags.Parse(args)
+		if errors.Is(err, flag.ErrHelp) {
+			return nil, helpRequest{flags}
+		}
+		if err != nil {
 			mistake := twoDashes.Replace(strings.TrimSuffix(err.Error(), "."))
 			return nil, usageError(fmt.Sprintf("%s; see agent-runtime %s --help.", mistake, flags.Name()))
 		}

@@ -17,6 +17,12 @@ func main() {
 func commands() []command {
 	return slices.Concat(serveCommands(), questionCommands(), accessCommands(), labCommands(), envCommands(), learnerCommands(), []command{
 		{"doctor", "[--json]", "tell what works on this machine, and what to do about the rest", runDoctor},
+		{"completion", "SHELL", "write the completion of bash, zsh or fish, for a file that the shell reads", func(ctx context.Context, c *cli, args []string) error {
+			return runCompletion(ctx, c, commands(), args)
+		}},
+		{"man", "", "write the manual page", func(ctx context.Context, c *cli, args []string) error {
+			return runMan(ctx, c, commands(), args)
+		}},
 		{"version", "", "print the version", runVersion},
 	})
 }

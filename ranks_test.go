@@ -45,7 +45,7 @@ var rankOrder = []struct {
 		"cellwriter", "http_kernel", "http_sandbox"}},
 	{"table", []string{"os/exec"}, []string{"route", "openapi", "routes"}},
 	{"command line", nil, []string{
-		"listen", "cli", "runtime", "cli_serve", "cli_questions", "cli_access", "cli_lab", "cli_env", "cli_learner", "doctor", "main"}},
+		"listen", "command", "cli", "completionbash", "completionzsh", "completionfish", "completion", "manpage", "runtime", "cli_serve", "cli_questions", "cli_access", "cli_lab", "cli_env", "cli_learner", "doctor", "main"}},
 }
 
 // noImports lets the type checker go on without the packages imported: only
