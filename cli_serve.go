@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/signal"
 	"strconv"
@@ -32,7 +31,7 @@ func runServe(_ context.Context, c *cli, args []string) error {
 	if err := rt.open(); err != nil {
 		return err
 	}
-	announce(c, cfg, rt.listeners)
+	announce(c, cfg, rt.ports)
 	return rt.serve()
 }
 
@@ -103,10 +102,13 @@ func endSignals() (asked, force context.Context, stop func()) {
 }
 
 // announce says where the runtime listens, and what it lets in.
-func announce(c *cli, cfg config, listeners []net.Listener) {
-	fmt.Fprintf(c.stdout, "agent-runtime %s listens on http://%s\n", programVersion(), listeners[0].Addr())
-	if len(listeners) > 1 {
-		fmt.Fprintf(c.stdout, "and with its certificate on https://%s\n", listeners[1].Addr())
+func announce(c *cli, cfg config, p ports) {
+	fmt.Fprintf(c.stdout, "agent-runtime %s listens on http://%s\n", programVersion(), p.plain.Addr())
+	if p.secure != nil {
+		fmt.Fprintf(c.stdout, "and with its certificate on https://%s\n", p.secure.Addr())
+	}
+	if p.fault != nil {
+		fmt.Fprintf(c.stdout, "WARNING: %s\n", visible(p.fault.Error()))
 	}
 	if cfg.requirePairing {
 		fmt.Fprintln(c.stdout, "Pairing is required: a page that wants access is asked about here.")

@@ -29,6 +29,7 @@ type infoAnswer struct {
 	RuntimeVersion  string   `json:"runtime_version"`
 	ProtocolVersion string   `json:"protocol_version"`
 	Capabilities    []string `json:"capabilities"`
+	Addresses       []string `json:"addresses"`
 }
 
 func (s *server) handleInfo(w http.ResponseWriter, r *http.Request) error {
@@ -36,7 +37,7 @@ func (s *server) handleInfo(w http.ResponseWriter, r *http.Request) error {
 	if s.sandboxes.available(r.Context()) == nil {
 		can = append(slices.Clone(can), "sandboxes")
 	}
-	return writeJSON(w, http.StatusOK, infoAnswer{s.version, protocolVersion, can})
+	return writeJSON(w, http.StatusOK, infoAnswer{s.version, protocolVersion, can, s.addresses()})
 }
 
 // handlePage serves a page that works where a browser lets no https page

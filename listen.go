@@ -3,51 +3,137 @@ package main
 // Where the runtime listens, and who has the port when it cannot.
 
 import (
+	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
 )
 
-// listen opens the plain listener, and the one with the loopback certificate
-// where there is one.
-func listen(cfg config) ([]net.Listener, error) {
-	plain, err := listenOn(cfg.host, cfg.port)
-	if err != nil {
-		return nil, err
-	}
-	cert := filepath.Join(cfg.dir, "tls", "cert.pem")
-	key := filepath.Join(cfg.dir, "tls", "key.pem")
-	if _, err := os.Stat(cert); err != nil {
-		return []net.Listener{plain}, nil
-	}
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		return nil, errors.Join(problemf(kindUnacceptable, "The certificate %s and its key key.pem cannot be used; replace or remove both.", cert).because(err), plain.Close())
-	}
-	secure, err := listenOn(cfg.host, cfg.httpsPort)
-	if err != nil {
-		return nil, errors.Join(err, plain.Close())
-	}
-	return []net.Listener{plain, tls.NewListener(secure, &tls.Config{Certificates: []tls.Certificate{pair}})}, nil
+// holderTimeout is how long the holder of a port may take to say who it is.
+const holderTimeout = 500 * time.Millisecond
+
+// ports is where the runtime listens.
+type ports struct {
+	plain  net.Listener
+	secure net.Listener       // nil without a certificate that can be used
+	cert   *servedCertificate // nil when secure is
+	fault  error              // why https is not served although there is a certificate
 }
 
-func listenOn(host string, port int) (net.Listener, error) {
+// listen opens the plain port, and the one for https where there is a
+// certificate for it.
+func listen(cfg config, log *slog.Logger) (ports, error) {
+	plain, err := listenOn(cfg.host, cfg.port, "--port")
+	if err != nil {
+		return ports{}, err
+	}
+	p := ports{plain: plain}
+	pair, err := usableCertificate(cfg.dir, time.Now())
+	if errors.Is(err, errNoCertificate) {
+		return p, nil
+	}
+	if err != nil {
+		p.fault = unusableCertificate(err)
+		return p, nil
+	}
+	if p.fault = fitsHost(pair.Leaf, plain.Addr().String()); p.fault != nil {
+		return p, nil
+	}
+	secure, err := listenSecure(cfg)
+	if err != nil {
+		return ports{}, errors.Join(err, plain.Close())
+	}
+	p.cert = &servedCertificate{dir: cfg.dir, log: log}
+	p.secure = tls.NewListener(secure, p.cert.config())
+	return p, nil
+}
+
+func listenSecure(cfg config) (net.Listener, error) {
+	const setting = "server.https_port in config.toml or AGENT_RUNTIME_HTTPS_PORT"
+	if cfg.httpsPort == cfg.port && cfg.port != 0 {
+		return nil, problemf(kindConflict, "The port %d is taken for http already; choose another one for https with %s.", cfg.port, setting)
+	}
+	return listenOn(cfg.host, cfg.httpsPort, setting)
+}
+
+// listenOn opens a port, which the person chooses with setting.
+func listenOn(host string, port int, setting string) (net.Listener, error) {
 	addr := net.JoinHostPort(host, strconv.Itoa(port))
 	l, err := net.Listen(networkOf(host), addr)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, problemf(kindConflict, "The address %s is taken by %s; stop it, or choose another port with --port.", addr, portHolder(addr)).because(err)
+		return nil, problemf(kindConflict, "The address %s is taken by %s; stop it, or choose another port with %s.", addr, portHolder(addr), setting).because(err)
 	}
 	if err != nil {
-		return nil, problemf(kindUnacceptable, "Cannot listen on %s: %v. Choose another --host or --port.", addr, err)
+		return nil, problemf(kindUnacceptable, "Cannot listen on %s: %v. Choose another --host, or another port with %s.", addr, err, setting)
 	}
 	return l, nil
+}
+
+// all lists the open ports.
+func (p ports) all() []net.Listener {
+	return slices.DeleteFunc([]net.Listener{p.plain, p.secure}, func(l net.Listener) bool { return l == nil })
+}
+
+// addresses lists the addresses that pages can use now, in the order in which
+// they should try them.
+func (p ports) addresses() []string {
+	list := []string{"http://" + reachable(p.plain.Addr().String())}
+	if p.cert != nil {
+		if _, err := p.cert.load(); err == nil {
+			list = append(list, "https://"+reachable(p.secure.Addr().String()))
+		}
+	}
+	return list
+}
+
+// reachable is the host and port by which programs on this computer reach
+// what listens on addr.
+func reachable(addr string) string {
+	ap, err := netip.ParseAddrPort(addr)
+	switch {
+	case err != nil || !ap.Addr().IsUnspecified():
+		return addr
+	case ap.Addr().Is4():
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), ap.Port()).String()
+	}
+	return netip.AddrPortFrom(netip.IPv6Loopback(), ap.Port()).String()
+}
+
+func unusableCertificate(fault error) error {
+	return problemf(kindUnacceptable, "https is not served: the certificate cannot be used: %v. Make a new one with agent-runtime tls setup.", fault)
+}
+
+// fitsHost tells when a certificate is not for the host of addr.
+func fitsHost(leaf *x509.Certificate, addr string) error {
+	host, _, err := net.SplitHostPort(reachable(addr))
+	if err == nil {
+		err = leaf.VerifyHostname(host)
+	}
+	if err != nil {
+		return problemf(kindUnacceptable, "https is not served: the certificate is for %s alone, and the runtime listens on %s.", certificateHosts, addr)
+	}
+	return nil
+}
+
+// shows reports whether what listens on addr is a server with this certificate.
+func shows(ctx context.Context, addr string, leaf *x509.Certificate) bool {
+	roots := x509.NewCertPool()
+	roots.AddCert(leaf)
+	dialer := &tls.Dialer{NetDialer: &net.Dialer{Timeout: holderTimeout}, Config: &tls.Config{RootCAs: roots}}
+	conn, err := dialer.DialContext(ctx, "tcp", reachable(addr))
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
 }
 
 // networkOf is the network to listen on for host. Every address of version 4
@@ -64,7 +150,7 @@ const anotherRuntime = "another agent-runtime"
 
 // portHolder says who answers at addr.
 func portHolder(addr string) string {
-	client := &http.Client{Timeout: 500 * time.Millisecond}
+	client := &http.Client{Timeout: holderTimeout}
 	answer, err := client.Get("http://" + addr + "/runtime/info")
 	if err != nil {
 		return "another program"

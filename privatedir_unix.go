@@ -37,3 +37,7 @@ func tighten(dir string, info os.FileInfo) error {
 	}
 	return os.Chmod(dir, own)
 }
+
+// openToOthers reports whether other accounts can read or write what info is
+// about, if they come to it.
+func openToOthers(info os.FileInfo) bool { return info.Mode().Perm()&0o077 != 0 }

@@ -10,3 +10,6 @@ func runsAsRoot() bool { return false }
 
 // tighten has nothing to do: a mode here does not say who may use a folder.
 func tighten(string, os.FileInfo) error { return nil }
+
+// openToOthers finds nothing to be open, for the same reason.
+func openToOthers(os.FileInfo) bool { return false }

@@ -27,12 +27,13 @@ var rankOrder = []struct {
 		"kernel32", "problem", "disk", "flight", "text", "shellquote", "window", "atomicfile", "filelock", "privatedir", "sockdir",
 		"proc", "tool", "gitstat", "wait", "wordtail"}},
 	{"formats", []string{"net/http", "os/exec"}, []string{
-		"scope", "origin", "tomltext", "tomltree", "manifest", "config",
+		"scope", "origin", "tomltext", "tomltree", "manifest", "config", "certificate",
 		"gitobject", "gitsource", "gittree", "giterror", "gitredirect",
 		"zmtp", "jupyter", "celloutput",
 		"seccomp", "bwrap", "sandboxpath"}},
 	{"state", []string{"net/http", "os/exec"}, []string{"state", "stateimport", "statestore"}},
 	{"doers", []string{"net/http"}, []string{
+		"certfile", "keychain",
 		"cooldown", "questions", "terminal", "pairing", "control",
 		"distro", "venv", "childenv", "lookpath", "pythons", "env", "envbuild", "envspare",
 		"gitconfig", "gitcheck", "gitcommand", "gitstore", "gitread", "gitfetch",
@@ -45,7 +46,7 @@ var rankOrder = []struct {
 		"cellwriter", "http_kernel", "http_sandbox"}},
 	{"table", []string{"os/exec"}, []string{"route", "openapi", "routes"}},
 	{"command line", nil, []string{
-		"listen", "command", "cli", "completionbash", "completionzsh", "completionfish", "completion", "manpage", "runtime", "cli_serve", "cli_questions", "cli_access", "cli_lab", "cli_env", "cli_learner", "doctor", "main"}},
+		"listen", "command", "cli", "completionbash", "completionzsh", "completionfish", "completion", "manpage", "runtime", "cli_serve", "cli_questions", "cli_access", "cli_lab", "cli_env", "cli_learner", "cli_tls", "doctor", "main"}},
 }
 
 // noImports lets the type checker go on without the packages imported: only

@@ -25,7 +25,7 @@ func openRoutes(s *server) []route {
 		{"GET", "/health", scopeOpen, s.handleHealth, routeDoc{
 			summary: "Whether the runtime answers", answer: healthAnswer{}}},
 		{"GET", "/runtime/info", scopeOpen, s.handleInfo, routeDoc{
-			summary: "Version and capabilities", answer: infoAnswer{}}},
+			summary: "Version, capabilities and addresses", answer: infoAnswer{}}},
 		{"GET", "/openapi.json", scopeOpen, s.handleOpenAPI, routeDoc{
 			summary: "This description", answer: map[string]any{}}},
 		{"POST", "/pairing/request", scopeOpen, s.handlePairingRequest, routeDoc{

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -32,7 +31,7 @@ type runtimeParts struct {
 	terminal  *terminal
 	questions *questions
 	control   *controlServer
-	listeners []net.Listener
+	ports     ports
 	processes *processes
 	envs      *environments
 	server    *server
@@ -60,7 +59,7 @@ func (rt *runtimeParts) open() (err error) {
 	if rt.control, err = listenControl(rt.cfg.dir, rt.questions, reload, rt.log); err != nil {
 		return err
 	}
-	if rt.listeners, err = listen(rt.cfg); err != nil {
+	if rt.ports, err = listen(rt.cfg, rt.log); err != nil {
 		return rt.abandon(err)
 	}
 	if rt.server, err = rt.newServer(); err != nil {
@@ -74,7 +73,7 @@ func (rt *runtimeParts) abandon(err error) error {
 	ended, end := context.WithCancel(context.Background())
 	end()
 	rt.control.serve(ended)
-	return errors.Join(err, closeAll(rt.listeners))
+	return errors.Join(err, closeAll(rt.ports.all()))
 }
 
 func (rt *runtimeParts) newServer() (*server, error) {
@@ -113,8 +112,8 @@ func (rt *runtimeParts) newServer() (*server, error) {
 	}
 	return &server{
 		cfg: cfg, version: programVersion(), log: log, state: state, shutdown: rt.asked,
-		capabilities: capabilities(cfg, environ),
-		pairings:     newPairings(state, rt.questions, log), labs: ls, runs: rs, kernels: ks, sandboxes: boxes,
+		capabilities: capabilities(cfg, environ), addresses: rt.ports.addresses,
+		pairings: newPairings(state, rt.questions, log), labs: ls, runs: rs, kernels: ks, sandboxes: boxes,
 	}, nil
 }
 
@@ -148,8 +147,9 @@ func (rt *runtimeParts) serve() error {
 	rt.group.Go(func() { rt.terminal.serve(background, rt.questions) })
 	rt.group.Go(func() { rt.server.sandboxes.reap(background) })
 	web := newHTTPServer(rt.asked, newHandler(rt.server), rt.log)
-	failed := make(chan error, len(rt.listeners))
-	for _, l := range rt.listeners {
+	listeners := rt.ports.all()
+	failed := make(chan error, len(listeners))
+	for _, l := range listeners {
 		rt.group.Go(func() { // ends with the web server
 			if err := web.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 				failed <- err

@@ -44,6 +44,7 @@ type server struct {
 	sandboxes *sandboxes
 
 	capabilities []string        // what this machine can serve, sandboxes aside
+	addresses    func() []string // that pages can use now, the first to try first
 	shutdown     context.Context // ends when the program is asked to end
 	lastState    atomic.Pointer[stateData]
 	calls        calls
