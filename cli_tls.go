@@ -16,7 +16,7 @@ import (
 
 func tlsCommands() []command {
 	return []command{
-		{"tls setup", "", "make the certificate by which Safari reaches the runtime, or renew it in its last 30 days", runTLSSetup},
+		{"tls setup", "", "make the certificate that Safari needs, or renew it in its last 30 days", runTLSSetup},
 		{"tls status", "", "tell whether there is a certificate that can be used; exit status 1 when not", runTLSStatus},
 		{"tls remove", "", "remove the certificate and its key; https is served no longer", runTLSRemove},
 	}
