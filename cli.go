@@ -125,16 +125,6 @@ func printUsage(w io.Writer, cmd command, meanings map[string]string) {
 	}
 }
 
-// counted is a number of things in words: 1 site, 2 sites.
-func counted(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}
-
-func sentenceCase(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
-
 // twoDashes writes a flag's name in package flag's errors as the help does.
 var twoDashes = strings.NewReplacer("for flag -", "for flag --", "defined: -", "defined: --", "needs an argument: -", "needs an argument: --")
 

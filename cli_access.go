@@ -36,7 +36,7 @@ func grantsFor(c *cli, name string, args []string, want ...string) (config, *sta
 }
 
 func runPairingList(_ context.Context, c *cli, args []string) error {
-	_, state, _, err := grantsFor(c, "pairing list", args)
+	cfg, state, _, err := grantsFor(c, "pairing list", args)
 	if err != nil {
 		return err
 	}
@@ -48,10 +48,12 @@ func runPairingList(_ context.Context, c *cli, args []string) error {
 		fmt.Fprintln(c.stdout, "No site is paired.")
 		return nil
 	}
-	rows := [][]string{{"SITE", "SCOPE", "PAIRED", "APPROVED LABS"}}
+	used := readLastUses(cfg.dir)
+	rows := [][]string{{"SITE", "SCOPE", "PAIRED", "LAST USED", "APPROVED LABS"}}
 	for _, origin := range slices.Sorted(maps.Keys(data.Pairings)) {
 		p := data.Pairings[origin]
-		rows = append(rows, []string{visible(origin), string(p.Scope), localTime(p.PairedAt), fmt.Sprint(approvalsOf(data, principal(origin)))})
+		rows = append(rows, []string{visible(origin), string(p.Scope), localTime(p.PairedAt),
+			timeOrNever(lastUsed(used, data, principal(origin))), fmt.Sprint(approvalsOf(data, principal(origin)))})
 	}
 	return printRows(c, rows)
 }
@@ -108,7 +110,7 @@ func runTokenCreate(_ context.Context, c *cli, args []string) error {
 }
 
 func runTokenList(_ context.Context, c *cli, args []string) error {
-	_, state, _, err := grantsFor(c, "token list", args)
+	cfg, state, _, err := grantsFor(c, "token list", args)
 	if err != nil {
 		return err
 	}
@@ -120,10 +122,12 @@ func runTokenList(_ context.Context, c *cli, args []string) error {
 		fmt.Fprintln(c.stdout, "No local program has a token.")
 		return nil
 	}
-	rows := [][]string{{"NAME", "SCOPE", "CREATED"}}
+	used := readLastUses(cfg.dir)
+	rows := [][]string{{"NAME", "SCOPE", "CREATED", "LAST USED"}}
 	for _, name := range slices.Sorted(maps.Keys(data.Clients)) {
 		client := data.Clients[name]
-		rows = append(rows, []string{visible(name), string(client.Scope), localTime(client.CreatedAt)})
+		rows = append(rows, []string{visible(name), string(client.Scope), localTime(client.CreatedAt),
+			timeOrNever(lastUsed(used, data, principal(clientPrincipal+name)))})
 	}
 	return printRows(c, rows)
 }
@@ -142,6 +146,13 @@ func runTokenRevoke(_ context.Context, c *cli, args []string) error {
 }
 
 func localTime(t time.Time) string { return t.Local().Format("2006-01-02 15:04") }
+
+func timeOrNever(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return localTime(t)
+}
 
 // printRows prints a table whose cells hold no tabs.
 func printRows(c *cli, rows [][]string) error {

@@ -182,14 +182,7 @@ func runLabForget(_ context.Context, c *cli, args []string) error {
 	if err != nil {
 		return err
 	}
-	count := 0
-	err = state.update(func(data *stateData) error {
-		count = data.forget(func(_ principal, repo string) bool { return repo == rest[0] })
-		if count == 0 {
-			return problemf(kindNotFound, "No version of %s is approved; agent-runtime lab approvals lists those that are.", rest[0])
-		}
-		return nil
-	})
+	count, err := forgetLab(state, rest[0])
 	if err != nil {
 		return err
 	}

@@ -9,8 +9,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
-	"strconv"
 	"time"
 )
 
@@ -179,6 +177,3 @@ func tlsConfig(c *cli, name string, args []string) (config, error) {
 	}
 	return c.config()
 }
-
-// httpsAddr is where serve listens for https.
-func httpsAddr(cfg config) string { return net.JoinHostPort(cfg.host, strconv.Itoa(cfg.httpsPort)) }

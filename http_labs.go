@@ -93,11 +93,7 @@ func labAnswerOf(lab *preparedLab) labAnswer {
 		Path: lab.dir, Modified: append([]string{}, lab.modified...), Notices: append([]string{}, lab.notices...),
 	}
 	for _, a := range lab.manifest.actions {
-		steps := make([]string, len(a.Steps))
-		for i, argv := range a.Steps {
-			steps[i] = shellQuote(argv)
-		}
-		answer.Actions = append(answer.Actions, actionAnswer{a.Name, a.Label, a.Description, steps, a.Timeout})
+		answer.Actions = append(answer.Actions, actionAnswerOf(a))
 	}
 	return answer
 }
@@ -125,6 +121,14 @@ func (s *server) handleLabsList(w http.ResponseWriter, r *http.Request) error {
 		answer.Unprepared = append(answer.Unprepared, sourceAnswer{src.repo, src.commit})
 	}
 	return writeJSON(w, http.StatusOK, answer)
+}
+
+func actionAnswerOf(a action) actionAnswer {
+	steps := make([]string, len(a.Steps))
+	for i, argv := range a.Steps {
+		steps[i] = shellQuote(argv)
+	}
+	return actionAnswer{a.Name, a.Label, a.Description, steps, a.Timeout}
 }
 
 // runAnswer is a run as pages see it. The output is written apart: it is kept
@@ -190,6 +194,11 @@ func (s *server) handleRunsStart(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) handleRunsGet(w http.ResponseWriter, r *http.Request) error {
+	return s.answerRun(w, r, callerOf(r).principal)
+}
+
+// answerRun answers with a run of p and its output, as the query asks.
+func (s *server) answerRun(w http.ResponseWriter, r *http.Request, p principal) error {
 	offset, err := queryInt(r, "offset", 0, maxOffset, 0)
 	if err != nil {
 		return err
@@ -198,7 +207,7 @@ func (s *server) handleRunsGet(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p, id := callerOf(r).principal, r.PathValue("run_id")
+	id := r.PathValue("run_id")
 	if wait > 0 {
 		_, output, err := s.runs.view(p, id)
 		if err != nil {
@@ -228,11 +237,16 @@ func queryWait(r *http.Request) (time.Duration, error) {
 }
 
 func (s *server) handleRunsStop(w http.ResponseWriter, r *http.Request) error {
+	return s.stopRun(w, r, callerOf(r).principal)
+}
+
+// stopRun stops a run of p and answers with it once it has ended.
+func (s *server) stopRun(w http.ResponseWriter, r *http.Request, p principal) error {
 	offset, err := queryInt(r, "offset", 0, maxOffset, 0)
 	if err != nil {
 		return err
 	}
-	p, id := callerOf(r).principal, r.PathValue("run_id")
+	id := r.PathValue("run_id")
 	if err := s.runs.stop(r.Context(), p, id); err != nil {
 		return err
 	}

@@ -194,13 +194,22 @@ func (ks *kernels) status(who principal, lab string) (kernelStatus, error) {
 
 // list returns the principal's kernels, sorted by lab.
 func (ks *kernels) list(who principal) []kernelStatus {
+	return ks.where(func(k labKey) bool { return k.who == who })
+}
+
+// all returns the kernels of all principals, sorted by lab.
+func (ks *kernels) all() []kernelStatus { return ks.where(func(labKey) bool { return true }) }
+
+func (ks *kernels) where(is func(labKey) bool) []kernelStatus {
 	var found []kernelStatus
-	for _, n := range ks.snapshot(func(k labKey) bool { return k.who == who }) {
+	for _, n := range ks.snapshot(is) {
 		if s, ok := n.status(); ok {
 			found = append(found, s)
 		}
 	}
-	slices.SortFunc(found, func(a, b kernelStatus) int { return cmp.Compare(a.lab, b.lab) })
+	slices.SortFunc(found, func(a, b kernelStatus) int {
+		return cmp.Or(cmp.Compare(a.lab, b.lab), cmp.Compare(a.who, b.who))
+	})
 	return found
 }
 

@@ -238,6 +238,19 @@ func lastApproved(data *stateData, p principal, repo string) *approval {
 	return last
 }
 
+// forgetLab takes back what was approved of a repository, for all sites, and
+// returns how many versions that were.
+func forgetLab(state *stateStore, repo string) (count int, err error) {
+	err = state.update(func(data *stateData) error {
+		count = data.forget(func(_ principal, of string) bool { return of == repo })
+		if count == 0 {
+			return problemf(kindNotFound, "No version of %s is approved; agent-runtime lab approvals lists those that are.", visible(repo))
+		}
+		return nil
+	})
+	return count, err
+}
+
 // register makes lab startable by its site.
 func (l *labs) register(lab *preparedLab) {
 	l.mu.Lock()

@@ -64,6 +64,9 @@ func listenSecure(cfg config) (net.Listener, error) {
 	return listenOn(cfg.host, cfg.httpsPort, setting)
 }
 
+// httpsAddr is where serve listens for https.
+func httpsAddr(cfg config) string { return net.JoinHostPort(cfg.host, strconv.Itoa(cfg.httpsPort)) }
+
 // listenOn opens a port, which the person chooses with setting.
 func listenOn(host string, port int, setting string) (net.Listener, error) {
 	addr := net.JoinHostPort(host, strconv.Itoa(port))

@@ -392,23 +392,28 @@ func (n *notebook) endIdle(limit time.Duration) {
 
 // kernelStatus is what is told of a notebook's kernel.
 type kernelStatus struct {
-	lab   string
-	state string // running, busy or starting
-	ready bool
+	labKey
+	state  string // running, busy or starting
+	ready  bool
+	used   time.Time // when it was last of use
+	leader int       // its process; 0 while it starts
 }
 
 // status is false when there is no kernel.
 func (n *notebook) status() (kernelStatus, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	s := kernelStatus{lab: n.lab, state: "running", ready: true}
+	s := kernelStatus{labKey: n.labKey, state: "running", ready: true, used: n.used}
 	switch {
 	case n.starting != nil:
 		s.state, s.ready = "starting", false
 	case n.kernel == nil || n.kernel.dying():
 		return s, false
 	case n.working:
-		s.state = "busy"
+		s.state, s.used = "busy", time.Now()
+	}
+	if n.kernel != nil && s.ready {
+		s.leader = n.kernel.proc.cmd.Process.Pid
 	}
 	return s, true
 }

@@ -49,7 +49,8 @@ func openAPI(version string, table []route) map[string]any {
 		"paths": paths,
 		"components": map[string]any{
 			"securitySchemes": map[string]any{
-				"token": map[string]any{"type": "http", "scheme": "bearer", "description": "The token from pairing, sent from the paired origin, or a local client's token, sent without an Origin."},
+				"token":   map[string]any{"type": "http", "scheme": "bearer", "description": "The token from pairing, sent from the paired origin, or a local client's token, sent without an Origin."},
+				"ownPage": map[string]any{"type": "apiKey", "in": "header", "name": "Origin", "description": "The address that the request goes to, as a browser sends it for the runtime's own page; or none, with Sec-Fetch-Site: same-origin."},
 			},
 			"schemas": map[string]any{"Problem": answerSchema(reflect.TypeFor[problemBody]())},
 		},
@@ -66,7 +67,12 @@ func operation(rt route) map[string]any {
 		"summary":   rt.doc.summary,
 		"responses": responses(rt),
 	}
-	if rt.scope != scopeOpen {
+	switch rt.scope {
+	case scopeOpen:
+	case scopeOwn:
+		op["security"] = []any{map[string]any{"ownPage": []string{}}}
+		op["x-scope"] = rt.scope
+	default:
 		op["security"] = []any{map[string]any{"token": []string{}}}
 		op["x-scope"] = rt.scope
 	}
@@ -95,7 +101,11 @@ func content(mediaType string, schema any) map[string]any {
 
 func responses(rt route) map[string]any {
 	statuses := slices.Clone(rt.doc.problems)
-	if rt.scope != scopeOpen {
+	switch rt.scope {
+	case scopeOpen:
+	case scopeOwn:
+		statuses = append(statuses, http.StatusForbidden)
+	default:
 		statuses = append(statuses, http.StatusUnauthorized, http.StatusForbidden)
 	}
 	if rt.doc.body != nil {
@@ -118,10 +128,8 @@ func responses(rt route) map[string]any {
 	}
 	ok := map[string]any{"description": http.StatusText(status)}
 	switch {
-	case rt.doc.html:
-		ok["content"] = content("text/html", map[string]any{"type": "string"})
-	case rt.doc.stream:
-		ok["content"] = content("text/event-stream", map[string]any{"type": "string"})
+	case rt.doc.media != "":
+		ok["content"] = content(rt.doc.media, map[string]any{"type": "string"})
 	case rt.doc.answer != nil:
 		ok["content"] = content("application/json", answerSchema(reflect.TypeOf(rt.doc.answer)))
 	}

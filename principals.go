@@ -5,14 +5,17 @@ package main
 
 import (
 	"context"
+	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 )
 
-// Two more things a route may ask for than a scope of its own.
+// Three more things a route may ask for than a scope of its own.
 const (
 	scopeOpen scope = "open" // no caller at all
 	scopeAny  scope = "any"  // a caller with whatever scope
+	scopeOwn  scope = "own"  // the runtime's own page, and nobody else
 )
 
 // caller is who makes a request, and what they may use.
@@ -69,13 +72,45 @@ func unpairedCaller(origins []string) (caller, error) {
 func (s *server) identifyLocal(r *http.Request) (caller, error) {
 	host, _ := splitHostPort(r)
 	if r.Header.Get("Sec-Fetch-Site") == "same-origin" && loopbackHost(host) {
-		scheme := "http://"
-		if r.TLS != nil {
-			scheme = "https://"
-		}
-		return caller{principal(scheme + r.Host), scopeCode}, nil
+		return caller{ownOrigin(r), scopeCode}, nil
 	}
 	return s.lookUp("", authorization(r))
+}
+
+// ownOrigin is the origin of pages that come from where the request went.
+func ownOrigin(r *http.Request) principal {
+	if r.TLS != nil {
+		return principal("https://" + r.Host)
+	}
+	return principal("http://" + r.Host)
+}
+
+// checkOwnPage refuses a request that is not from the runtime's own page, as
+// a browser on this computer tells by headers that no page can set. Whoever
+// else is trusted here, such as a page on another port of this computer, is
+// refused too, and so is every name for it that is not literally loopback.
+func checkOwnPage(r *http.Request) error {
+	origins, sites := r.Header.Values("Origin"), r.Header.Values("Sec-Fetch-Site")
+	fromHere := len(origins) == 1 && principal(origins[0]) == ownOrigin(r)
+	sameOrigin := len(sites) == 1 && sites[0] == "same-origin"
+	switch {
+	case !toLoopback(r):
+	case fromHere && (sameOrigin || len(sites) == 0):
+		return nil
+	case len(origins) == 0 && sameOrigin:
+		return nil
+	}
+	return problemf(kindForbidden, "Only the runtime's own page may use this: open http://127.0.0.1 with the runtime's port in a browser on this computer.")
+}
+
+// toLoopback reports whether the request came from this computer, to one of
+// its literal loopback names with the port that it came in on.
+func toLoopback(r *http.Request) bool {
+	host, port := splitHostPort(r)
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	remote, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && remote.Addr().Unmap().IsLoopback() &&
+		local != nil && port == portOf(local) && loopbackHost(host)
 }
 
 // authorization is the request's Authorization header; "" when there is not
@@ -103,7 +138,11 @@ func (s *server) lookUp(origin principal, authorization string) (caller, error) 
 		return caller{}, err
 	}
 	p, granted, err := identify(data, origin, authorization)
-	return caller{p, granted}, err
+	if err != nil {
+		return caller{}, err
+	}
+	s.uses.note(p)
+	return caller{p, granted}, nil
 }
 
 // grants returns what is granted now. When that changed since the last

@@ -24,7 +24,7 @@ var rankOrder = []struct {
 	files  []string
 }{
 	{"tools", []string{"net/http"}, []string{
-		"kernel32", "problem", "disk", "flight", "text", "shellquote", "window", "atomicfile", "filelock", "privatedir", "sockdir",
+		"kernel32", "problem", "disk", "flight", "recent", "text", "shellquote", "window", "atomicfile", "filelock", "privatedir", "sockdir",
 		"proc", "tool", "gitstat", "wait", "wordtail"}},
 	{"formats", []string{"net/http", "os/exec"}, []string{
 		"scope", "origin", "tomltext", "tomltree", "manifest", "config", "certificate",
@@ -34,19 +34,20 @@ var rankOrder = []struct {
 	{"state", []string{"net/http", "os/exec"}, []string{"state", "stateimport", "statestore"}},
 	{"doers", []string{"net/http"}, []string{
 		"certfile", "keychain",
-		"cooldown", "questions", "terminal", "pairing", "control",
+		"cooldown", "questions", "terminal", "pairing", "lastuse", "control",
 		"distro", "venv", "childenv", "lookpath", "pythons", "env", "envbuild", "envspare",
 		"gitconfig", "gitcheck", "gitcommand", "gitstore", "gitread", "gitfetch",
 		"steps", "runstore", "runs", "labquestion", "checkout", "labspare", "labs", "labstart",
-		"cell", "kernelinterrupt", "kernelclient", "kernelprocess", "kernelpackages", "kernelstart", "notebook", "kernel",
+		"cell", "kernelinterrupt", "kernelclient", "kernelprocess", "kernelpackages", "kernelstart", "notebook", "kernel", "envuse",
 		"learner", "sandboxprobe", "sandboxfault", "sandboxtree", "workspace", "sandboxpolicy", "sandboxqueue", "sandboxevents", "sandboxrecord",
-		"sandboxexec", "sandboxoutput", "sandboxwatch", "sandboxview", "sandboxrun", "sandboxisolate", "sandbox", "sandboxcreate", "sandboxwork", "reaper"}},
+		"sandboxexec", "sandboxoutput", "sandboxwatch", "sandboxview", "sandboxrun", "sandboxisolate", "sandbox", "sandboxcreate", "sandboxwork", "reaper",
+		"memory", "sizes", "checkup"}},
 	{"http", []string{"os/exec"}, []string{
 		"peer", "calls", "cellreaders", "server", "principals", "answers", "http_open", "http_pairing", "http_labs",
-		"cellwriter", "http_kernel", "http_sandbox"}},
+		"cellwriter", "http_kernel", "http_sandbox", "http_manage", "http_takeback"}},
 	{"table", []string{"os/exec"}, []string{"route", "openapi", "routes"}},
 	{"command line", nil, []string{
-		"listen", "command", "cli", "completionbash", "completionzsh", "completionfish", "completion", "manpage", "runtime", "cli_serve", "cli_questions", "cli_access", "cli_lab", "cli_env", "cli_learner", "cli_tls", "doctor", "main"}},
+		"listen", "portcheck", "command", "cli", "completionbash", "completionzsh", "completionfish", "completion", "manpage", "runtime", "cli_serve", "cli_questions", "cli_access", "cli_lab", "cli_env", "cli_learner", "cli_tls", "doctor", "main"}},
 }
 
 // noImports lets the type checker go on without the packages imported: only

@@ -17,11 +17,10 @@ type routeDoc struct {
 	query    []param
 	body     any // a value of the body's type; nil for none
 	optional bool
-	answer   any // a value of the answer's type; nil for none
-	status   int // of a successful answer; 0 means 200
-	html     bool
-	stream   bool  // the answer is a stream of events
-	problems []int // statuses besides those that every such route has
+	answer   any    // a value of the answer's type; nil for none
+	status   int    // of a successful answer; 0 means 200
+	media    string // of an answer that is not JSON
+	problems []int  // statuses besides those that every such route has
 }
 
 // param is a query parameter; none is required.

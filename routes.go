@@ -15,13 +15,13 @@ import (
 
 // routes lists every endpoint of s.
 func routes(s *server) []route {
-	return slices.Concat(openRoutes(s), labRoutes(s), kernelRoutes(s), sandboxRoutes(s))
+	return slices.Concat(openRoutes(s), labRoutes(s), kernelRoutes(s), sandboxRoutes(s), manageRoutes(s))
 }
 
 func openRoutes(s *server) []route {
 	return []route{
 		{"GET", "/{$}", scopeOpen, s.handlePage, routeDoc{
-			summary: "The runtime's own page, for a person who opens it in a browser", html: true}},
+			summary: "The runtime's own page, for a person who opens it in a browser", media: "text/html"}},
 		{"GET", "/health", scopeOpen, s.handleHealth, routeDoc{
 			summary: "Whether the runtime answers", answer: healthAnswer{}}},
 		{"GET", "/runtime/info", scopeOpen, s.handleInfo, routeDoc{
@@ -37,7 +37,6 @@ func openRoutes(s *server) []route {
 }
 
 func labRoutes(s *server) []route {
-	offset := param{"offset", "integer", "Characters of output that are already known"}
 	return []route{
 		{"GET", "/labs", scopeActions, s.handleLabsList, routeDoc{
 			summary: "The labs whose actions this site may start, and the approved versions that it would have to prepare first", answer: labsAnswer{}}},
@@ -51,10 +50,9 @@ func labRoutes(s *server) []route {
 			query:   []param{{"lab_id", "string", "Only the runs of this lab"}}, answer: runsFull{}}},
 		{"GET", "/labs/runs/{run_id}", scopeActions, s.handleRunsGet, routeDoc{
 			summary: "A run and its output from an offset on",
-			query:   []param{offset, {"wait", "number", "Seconds, up to 30, to hold the answer for news"}},
-			answer:  runFull{}, problems: []int{404}}},
+			query:   runQuery(), answer: runFull{}, problems: []int{404}}},
 		{"POST", "/labs/runs/{run_id}/stop", scopeActions, s.handleRunsStop, routeDoc{
-			summary: "Stop a run; answers once it has ended", query: []param{offset}, answer: runFull{}, problems: []int{404}}},
+			summary: "Stop a run; answers once it has ended", query: runQuery()[:1], answer: runFull{}, problems: []int{404}}},
 	}
 }
 
@@ -79,7 +77,7 @@ func kernelRoutes(s *server) []route {
 		{"POST", "/cell/run", scopeCode, s.handleCellRun, routeDoc{
 			summary: "Run a cell and answer with all its outputs", body: cellBody{}, answer: cellAnswer{}, problems: []int{429, 500, 503}}},
 		{"POST", "/cell/run/stream", scopeCode, s.handleCellStream, routeDoc{
-			summary: "Run a cell and answer with its outputs as they come", body: cellBody{}, stream: true, problems: []int{429, 500, 503}}},
+			summary: "Run a cell and answer with its outputs as they come", body: cellBody{}, media: "text/event-stream", problems: []int{429, 500, 503}}},
 		{"GET", "/cell/{cell_id}", scopeCode, s.handleCell, routeDoc{
 			summary: "One of the last cells of a lab, running or done", query: lab, answer: storedCellAnswer{}, problems: []int{404}}},
 	}
@@ -112,6 +110,47 @@ func sandboxRoutes(s *server) []route {
 		{"GET", "/v1/sandboxes/{id}/events", scopeSandbox, s.handleSandboxesEvents, routeDoc{
 			summary: "What was done in a sandbox that has a task, oldest first",
 			query:   []param{{"after", "integer", "Only events with a larger number"}}, answer: sandboxEventsAnswer{}, problems: []int{404}}},
+	}
+}
+
+// manageRoutes are for the runtime's own page. Their paths begin with
+// ownPrefix, where no other page may even ask.
+func manageRoutes(s *server) []route {
+	return []route{
+		{"GET", "/manage/overview", scopeOwn, s.handleOverview, routeDoc{
+			summary: "All that runs in the person's name and all that they granted", answer: overviewAnswer{}}},
+		{"GET", "/manage/doctor", scopeOwn, s.handleDoctor, routeDoc{
+			summary: "What works on this machine, and what to do about the rest", answer: diagnosis{}}},
+		{"GET", "/manage/sizes", scopeOwn, s.handleSizes, routeDoc{
+			summary: "What environments and sandboxes take on the disk, in bytes", answer: sizesAnswer{}}},
+		{"GET", "/manage/runs/{run_id}", scopeOwn, s.handleOwnRun, routeDoc{
+			summary: "Anybody's run and its output from an offset on", query: runQuery(), answer: runFull{}, problems: []int{404}}},
+		{"POST", "/manage/runs/{run_id}/stop", scopeOwn, s.handleOwnRunStop, routeDoc{
+			summary: "Stop anybody's run; answers once it has ended", query: runQuery()[:1], answer: runFull{}, problems: []int{404}}},
+		{"POST", "/manage/sites/revoke", scopeOwn, s.handleSiteRevoke, routeDoc{
+			summary: "Take a site's access away, with all it had approved; its actions are stopped",
+			body:    revokeSiteBody{}, status: http.StatusNoContent, problems: []int{404, 503}}},
+		{"POST", "/manage/clients/revoke", scopeOwn, s.handleClientRevoke, routeDoc{
+			summary: "Take a local program's access away; its actions are stopped",
+			body:    revokeClientBody{}, status: http.StatusNoContent, problems: []int{404, 503}}},
+		{"POST", "/manage/labs/forget", scopeOwn, s.handleLabForget, routeDoc{
+			summary: "Take back every approval of a repository", body: forgetBody{}, status: http.StatusNoContent, problems: []int{404, 503}}},
+		{"POST", "/manage/kernels/shutdown", scopeOwn, s.handleOwnKernelShutdown, routeDoc{
+			summary: "End anybody's kernel; the lab's environment stays",
+			body:    shutdownBody{}, status: http.StatusNoContent, problems: []int{404}}},
+		{"DELETE", "/manage/environments/{id}", scopeOwn, s.handleEnvironmentDelete, routeDoc{
+			summary: "Delete a Python environment that nothing uses", status: http.StatusNoContent, problems: []int{404, 409, 422}}},
+		{"DELETE", "/manage/sandboxes/{id}", scopeOwn, s.handleOwnSandboxDelete, routeDoc{
+			summary: "End anybody's sandbox and all that runs in it; its snapshots stay for a while",
+			status:  http.StatusNoContent, problems: []int{404}}},
+	}
+}
+
+// runQuery is how a run's output is asked for.
+func runQuery() []param {
+	return []param{
+		{"offset", "integer", "Characters of output that are already known"},
+		{"wait", "number", "Seconds, up to 30, to hold the answer for news"},
 	}
 }
 
@@ -155,7 +194,11 @@ func (d *dispatcher) dispatch(w http.ResponseWriter, r *http.Request) error {
 	if !d.server.hostAllowed(r) {
 		return problemf(kindMisdirected, "The Host %q is not this runtime; use 127.0.0.1 or localhost with its port.", r.Host)
 	}
-	setCORS(h, r)
+	if own := strings.HasPrefix(r.URL.Path, ownPrefix); own {
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	} else {
+		setCORS(h, r)
+	}
 	if foreignPeer(r) {
 		return problemf(kindForbidden, "The connection belongs to another account of this computer; only the account that runs the runtime may use it.")
 	}
@@ -185,6 +228,9 @@ func cleanPath(p string) string {
 // preflight answers for every path: a page could not read the 404 of one that
 // is not there if its browser was refused the question.
 func (d *dispatcher) preflight(w http.ResponseWriter, r *http.Request) error {
+	if strings.HasPrefix(r.URL.Path, ownPrefix) {
+		return checkOwnPage(r) // which needs no leave to ask
+	}
 	allowed := d.allowed(r)
 	if len(allowed) == 0 {
 		allowed = d.methods
@@ -227,8 +273,16 @@ func (d *dispatcher) allowed(r *http.Request) []string {
 
 // protect lets a handler be reached only by callers whose scope allows need.
 func (s *server) protect(need scope, h handlerFunc) handlerFunc {
-	if need == scopeOpen {
+	switch need {
+	case scopeOpen:
 		return h
+	case scopeOwn:
+		return func(w http.ResponseWriter, r *http.Request) error {
+			if err := checkOwnPage(r); err != nil {
+				return err
+			}
+			return h(w, r)
+		}
 	}
 	return func(w http.ResponseWriter, r *http.Request) error {
 		c, err := s.identify(r)

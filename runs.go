@@ -69,8 +69,14 @@ type runs struct {
 	order    []*run          // oldest first
 	running  map[string]*run // by lab id
 	cached   []*run          // ended runs whose window is in memory, latest use first
-	leftover []*family       // of finished actions, with processes still running
+	leftover []leftover      // of finished actions, with processes still running
 	closed   bool
+}
+
+// leftover is what a finished action left running.
+type leftover struct {
+	*family
+	record runRecord
 }
 
 // openRuns reads the runs of dir. What an earlier runtime of this data folder
@@ -241,7 +247,7 @@ func (rs *runs) finish(r *run, w *window, fam *family, o outcome) {
 		rs.log.Warn("a run is in memory only", "err", err)
 	}
 	if o.left > 0 {
-		rs.keepLeftover(fam)
+		rs.keepLeftover(leftover{fam, record})
 	} else {
 		fam.close()
 	}
@@ -258,12 +264,12 @@ func (rs *runs) finish(r *run, w *window, fam *family, o outcome) {
 
 // keepLeftover keeps the family of a finished action to be ended with the
 // runtime, and lets go of those that have ended by themselves.
-func (rs *runs) keepLeftover(fam *family) {
+func (rs *runs) keepLeftover(left leftover) {
 	rs.mu.Lock()
 	kept := rs.leftover
 	rs.leftover = nil
 	rs.mu.Unlock()
-	kept = slices.DeleteFunc(kept, func(f *family) bool {
+	kept = slices.DeleteFunc(kept, func(f leftover) bool {
 		if f.alive() > 0 {
 			return false
 		}
@@ -272,7 +278,7 @@ func (rs *runs) keepLeftover(fam *family) {
 	})
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	rs.leftover = append(append(rs.leftover, kept...), fam)
+	rs.leftover = append(append(rs.leftover, kept...), left)
 }
 
 // save writes a run's file, of about so many bytes. Once it was written as
@@ -376,15 +382,51 @@ func (rs *runs) reload(r *run, record runRecord) (runRecord, *window, error) {
 // list returns this principal's runs, oldest first; those of one lab when
 // labID is not empty.
 func (rs *runs) list(p principal, labID string) []runRecord {
+	return rs.where(func(r runRecord) bool { return r.Principal == p && cmp.Or(labID, r.LabID) == r.LabID })
+}
+
+// where returns the runs for which is holds, oldest first.
+func (rs *runs) where(is func(runRecord) bool) []runRecord {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	records := []runRecord{}
 	for _, r := range rs.order {
-		if r.record.Principal == p && cmp.Or(labID, r.record.LabID) == r.record.LabID {
+		if is(r.record) {
 			records = append(records, r.record)
 		}
 	}
 	return records
+}
+
+// owner is whose run the id names; "" when there is none.
+func (rs *runs) owner(id string) principal {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if r := rs.byID[id]; r != nil {
+		return r.record.Principal
+	}
+	return ""
+}
+
+// using returns the run of a lab that goes on, or that left processes behind
+// which still run; false when there is neither.
+func (rs *runs) using(labID string) (runRecord, bool) {
+	rs.mu.Lock()
+	r, left := rs.running[labID], slices.Clone(rs.leftover)
+	var record runRecord
+	if r != nil {
+		record = r.record
+	}
+	rs.mu.Unlock()
+	if r != nil {
+		return record, true
+	}
+	for _, f := range left {
+		if f.record.LabID == labID && f.alive() > 0 {
+			return f.record, true
+		}
+	}
+	return runRecord{}, false
 }
 
 // stop ends a run and returns once it has ended, or ctx does. A run that has

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,15 @@ import (
 
 // questionsOpen is how many questions may wait for the person.
 const questionsOpen = 8
+
+// How long what the own page asks for is kept, and how long finding it out
+// may take.
+const (
+	doctorKept  = 30 * time.Second
+	doctorLimit = 30 * time.Second
+	sizesKept   = 20 * time.Second
+	sizesLimit  = 20 * time.Second
+)
 
 // answersEnd is how long answers under way may take once the program is
 // asked to end.
@@ -113,8 +123,23 @@ func (rt *runtimeParts) newServer() (*server, error) {
 	return &server{
 		cfg: cfg, version: programVersion(), log: log, state: state, shutdown: rt.asked,
 		capabilities: capabilities(cfg, environ), addresses: rt.ports.addresses,
-		pairings: newPairings(state, rt.questions, log), labs: ls, runs: rs, kernels: ks, sandboxes: boxes,
+		questions: rt.questions, pairings: newPairings(state, rt.questions, log),
+		labs: ls, runs: rs, kernels: ks, envs: rt.envs, sandboxes: boxes,
+		uses: openLastUses(cfg.dir, log), doctor: rt.newDoctor(), sizes: newRecent(rt.asked, sizesKept, sizesLimit,
+			func(ctx context.Context) (diskUse, error) { return measureUse(ctx, rt.envs, boxes) }),
 	}, nil
+}
+
+// newDoctor looks for what works on this machine when the own page asks.
+func (rt *runtimeParts) newDoctor() *recent[diagnosis] {
+	cfg := rt.cfg
+	if rt.ports.secure != nil {
+		cfg.httpsPort = rt.ports.secure.Addr().(*net.TCPAddr).Port // it may have been any free one
+	}
+	port := portServed(rt.ports.plain.Addr().String())
+	return newRecent(rt.asked, doctorKept, doctorLimit, func(ctx context.Context) (diagnosis, error) {
+		return examine(ctx, rt.processes, rt.cli.environ, cfg, port, checkHTTPS(ctx, cfg)), nil
+	})
 }
 
 // capabilities lists what this machine can serve besides sandboxes, by what
@@ -146,6 +171,7 @@ func (rt *runtimeParts) serve() error {
 	rt.group.Go(func() { rt.control.serve(background) })
 	rt.group.Go(func() { rt.terminal.serve(background, rt.questions) })
 	rt.group.Go(func() { rt.server.sandboxes.reap(background) })
+	rt.group.Go(func() { rt.server.uses.keep(background, rt.server.state) })
 	web := newHTTPServer(rt.asked, newHandler(rt.server), rt.log)
 	listeners := rt.ports.all()
 	failed := make(chan error, len(listeners))
@@ -165,6 +191,8 @@ func (rt *runtimeParts) serve() error {
 	rt.group.Go(func() { endAnswers(rt.force, web) })
 	rt.group.Go(rt.server.kernels.close)
 	rt.group.Go(rt.server.labs.close)
+	rt.group.Go(rt.server.doctor.wait)
+	rt.group.Go(rt.server.sizes.wait)
 	rt.envs.close()
 	rt.server.runs.close()
 	rt.server.sandboxes.close()

@@ -62,12 +62,15 @@ type sandbox struct {
 	size     *treeSize     // of the whole folder, once ended; nil when it has to be counted
 }
 
-// sandboxInfo is what a page is told of a sandbox.
+// sandboxInfo is what is told of a sandbox.
 type sandboxInfo struct {
 	id        string
+	principal principal
 	learnerID string
+	taskID    string // "" for none
 	workdir   string // on the host
 	createdAt time.Time
+	lastUse   time.Time
 }
 
 // newSandboxes finds the sandboxes in a data folder. Nothing runs yet: whether
@@ -159,11 +162,18 @@ func (s *sandboxes) close() {
 
 // list returns the active sandboxes of a principal, oldest first.
 func (s *sandboxes) list(p principal) []sandboxInfo {
+	return s.infos(func(owner principal) bool { return owner == p })
+}
+
+// all returns the active sandboxes of all principals, oldest first.
+func (s *sandboxes) all() []sandboxInfo { return s.infos(func(principal) bool { return true }) }
+
+func (s *sandboxes) infos(is func(principal) bool) []sandboxInfo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	infos := []sandboxInfo{}
 	for _, sb := range s.byID {
-		if sb.of(p) {
+		if is(sb.record.Principal) && sb.of(sb.record.Principal) {
 			infos = append(infos, sb.info())
 		}
 	}
@@ -171,6 +181,16 @@ func (s *sandboxes) list(p principal) []sandboxInfo {
 		return cmp.Or(a.createdAt.Compare(b.createdAt), cmp.Compare(a.id, b.id))
 	})
 	return infos
+}
+
+// owner is whose sandbox the id names; "" when there is none.
+func (s *sandboxes) owner(id string) principal {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sb := s.byID[id]; sb != nil {
+		return sb.record.Principal
+	}
+	return ""
 }
 
 // get returns one active sandbox of a principal.
@@ -297,9 +317,12 @@ func (sb *sandbox) of(p principal) bool {
 func (sb *sandbox) info() sandboxInfo {
 	return sandboxInfo{
 		id:        sb.record.ID,
+		principal: sb.record.Principal,
 		learnerID: sb.record.LearnerID,
+		taskID:    sb.record.TaskID,
 		workdir:   filepath.Join(sb.dir, workspaceFolder),
 		createdAt: sb.record.CreatedAt,
+		lastUse:   later(sb.lastUse, sb.record.CreatedAt),
 	}
 }
 

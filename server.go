@@ -37,11 +37,16 @@ type server struct {
 	version   string
 	log       *slog.Logger
 	state     *stateStore
+	questions *questions
 	pairings  *pairings
 	labs      *labs
 	runs      *runs
 	kernels   *kernels
+	envs      *environments
 	sandboxes *sandboxes
+	uses      *lastUses
+	doctor    *recent[diagnosis]
+	sizes     *recent[diskUse]
 
 	capabilities []string        // what this machine can serve, sandboxes aside
 	addresses    func() []string // that pages can use now, the first to try first

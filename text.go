@@ -109,3 +109,14 @@ func shorten(s string, n int) string {
 	}
 	return s
 }
+
+// counted is a number of things in words: 1 site, 2 sites.
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// sentenceCase is s, which is not empty, with a capital letter at its start.
+func sentenceCase(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
