@@ -68,16 +68,6 @@ func (rt *testRuntime) wantNothingHalfMade() {
 	}
 }
 
-// await waits until is holds.
-func await(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for late := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(late) {
-			t.Fatalf("%s did not come to be", what)
-		}
-	}
-}
-
 func source1(repo, commit string) map[string]string {
 	return map[string]string{"repo": repo, "commit": commit}
 }

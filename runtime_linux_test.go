@@ -19,10 +19,6 @@ import (
 	"time"
 )
 
-// patience is how long tests wait for something that should come soon. It is
-// long because machines are slow at times; nothing waits for it in vain.
-const patience = 60 * time.Second
-
 // testRuntime is the real program, running.
 type testRuntime struct {
 	t       testing.TB
