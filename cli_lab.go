@@ -17,6 +17,8 @@ import (
 
 func labCommands() []command {
 	return []command{
+		{"lab init", "[DIR]", "write a commented lab.toml to start from, and its schema for editors", runLabInit},
+		{"lab schema", "", "print the JSON schema of lab.toml, for editors", runLabSchema},
 		{"lab check", "[DIR]", "tell every mistake of a lab.toml", runLabCheck},
 		{"lab run", "DIR ACTION", "run an action of a local folder as a page would", runLabRun},
 		{"lab approvals", "", "list the approved lab versions", runLabApprovals},
@@ -25,14 +27,10 @@ func labCommands() []command {
 }
 
 func runLabCheck(_ context.Context, c *cli, args []string) error {
-	if len(args) == 0 {
-		args = []string{"."}
-	}
-	rest, err := parseArgs(newFlags("lab check"), args, "DIR")
+	dir, err := folderArgument("lab check", args)
 	if err != nil {
 		return err
 	}
-	dir := rest[0]
 	m, findings, err := readLocalManifest(dir)
 	if err != nil {
 		return err

@@ -90,14 +90,16 @@ func helloWith(key, line string) string {
 	return strings.Join(lines, "")
 }
 
-func TestManifestRules(t *testing.T) {
-	t.Parallel()
+// manifestRule is the hello manifest with one line replaced.
+type manifestRule struct {
+	key, line string
+	want      string // how the only finding begins; empty: valid
+}
+
+func manifestRules() []manifestRule {
 	long := func(n int) string { return `"` + strings.Repeat("ä", n) + `"` }
 	list := func(n int, item string) string { return "[" + strings.Repeat(item+",", n) + "]" }
-	tests := []struct {
-		key, line string
-		want      string // how the only finding begins; empty: valid
-	}{
+	return []manifestRule{
 		{"schema", "schema = 0x1", ""},
 		{"schema", "schema = 2", "line 1: schema: must be the integer 1"},
 		{"schema", "schema = 1.0", "line 1: schema: must be the integer 1"},
@@ -165,7 +167,11 @@ func TestManifestRules(t *testing.T) {
 		{"steps", "steps = [" + list(101, `"a"`) + "]", "line 8: actions.greet.steps[0]: must hold 1 to 100 strings"},
 		{"steps", "", "line 5: actions.greet.steps: is missing"},
 	}
-	for _, test := range tests {
+}
+
+func TestManifestRules(t *testing.T) {
+	t.Parallel()
+	for _, test := range manifestRules() {
 		text := helloWith(test.key, test.line)
 		m, found := parseManifest([]byte(text))
 		switch {
@@ -177,24 +183,37 @@ func TestManifestRules(t *testing.T) {
 	}
 }
 
-func TestActionNamesAreShortAndPlain(t *testing.T) {
-	t.Parallel()
-	for key, valid := range map[string]bool{
+// actionKeys are names of actions as they are written, and whether they are valid.
+func actionKeys() map[string]bool {
+	return map[string]bool{
 		"con": true, "1.1": false, `"1-1"`: true, "a_b-c": true, strings.Repeat("a", 40): true,
 		strings.Repeat("a", 41): false, strings.Repeat("a", 10_000): false, `"../x"`: false, `""`: false, `"a b"`: false, `"a.b"`: false,
 		"A": false, "_a": false, "-a": false, `"é"`: false, `"😀"`: false, `"a\n"`: false, `"a\u0000"`: false,
-	} {
-		_, found := parseManifest([]byte(strings.Replace(helloManifest, "[actions.greet]", "[actions."+key+"]", 1)))
+	}
+}
+
+// helloNamed is the hello manifest with another key for its action.
+func helloNamed(key string) string {
+	return strings.Replace(helloManifest, "[actions.greet]", "[actions."+key+"]", 1)
+}
+
+func TestActionNamesAreShortAndPlain(t *testing.T) {
+	t.Parallel()
+	for key, valid := range actionKeys() {
+		_, found := parseManifest([]byte(helloNamed(key)))
 		if (len(found) == 0) != valid {
 			t.Errorf("action name %.50s: %v, want valid %t", key, found, valid)
 		}
 	}
 }
 
-func TestActionsMustBeTables(t *testing.T) {
-	t.Parallel()
-	head := "schema = 1\nid = 'x'\ntitle = 'X'\n"
-	tests := []struct{ text, want string }{
+// helloHead is a manifest that lacks its actions.
+const helloHead = "schema = 1\nid = 'x'\ntitle = 'X'\n"
+
+// otherActions are manifests whose actions are no tables, and the only finding.
+func otherActions() []struct{ text, want string } {
+	const head = helloHead
+	return []struct{ text, want string }{
 		{head, "actions: is missing: it must be a table"},
 		{head + "[actions]", "line 4: actions: must hold 1 to 50 actions, not 0"},
 		{head + "actions = []", "line 4: actions: must be a table, not a list"},
@@ -202,18 +221,27 @@ func TestActionsMustBeTables(t *testing.T) {
 		{head + "actions = {a = 1}", "line 4: actions.a: must be a table, not an integer"},
 		{head + "[[actions.a]]\nlabel = 'x'", "line 4: actions.a: must be a table, not a list"},
 	}
-	for _, test := range tests {
+}
+
+// helloMany is a manifest with n actions.
+func helloMany(n int) string {
+	var text strings.Builder
+	text.WriteString(helloHead)
+	for i := range n {
+		fmt.Fprintf(&text, "[actions.a%d]\nlabel = 'x'\nsteps = [['a']]\n", i)
+	}
+	return text.String()
+}
+
+func TestActionsMustBeTables(t *testing.T) {
+	t.Parallel()
+	for _, test := range otherActions() {
 		if _, found := parseManifest([]byte(test.text)); len(found) != 1 || !strings.HasPrefix(found[0].String(), test.want) {
 			t.Errorf("%q: %v, want %q", test.text, found, test.want)
 		}
 	}
 	for n, valid := range map[int]bool{50: true, 51: false} {
-		var text strings.Builder
-		text.WriteString(head)
-		for i := range n {
-			fmt.Fprintf(&text, "[actions.a%d]\nlabel = 'x'\nsteps = [['a']]\n", i)
-		}
-		if m, found := parseManifest([]byte(text.String())); (m != nil) != valid {
+		if m, found := parseManifest([]byte(helloMany(n))); (m != nil) != valid {
 			t.Errorf("%d actions: %v, want valid %t", n, found, valid)
 		}
 	}

@@ -37,7 +37,7 @@ var rankOrder = []struct {
 		"cooldown", "questions", "terminal", "pairing", "lastuse", "control",
 		"distro", "venv", "childenv", "lookpath", "pythons", "env", "envbuild", "envspare",
 		"gitconfig", "gitcheck", "gitcommand", "gitstore", "gitread", "gitfetch",
-		"steps", "runstore", "runs", "labquestion", "checkout", "labspare", "labs", "labstart",
+		"steps", "runstore", "runs", "labquestion", "checkout", "labspare", "labs", "labinit", "labstart",
 		"cell", "kernelinterrupt", "kernelclient", "kernelprocess", "kernelpackages", "kernelstart", "notebook", "kernel", "envuse",
 		"learner", "sandboxprobe", "sandboxfault", "sandboxtree", "workspace", "sandboxpolicy", "sandboxqueue", "sandboxevents", "sandboxrecord",
 		"sandboxexec", "sandboxoutput", "sandboxwatch", "sandboxview", "sandboxrun", "sandboxisolate", "sandbox", "sandboxcreate", "sandboxwork", "reaper",
@@ -47,7 +47,7 @@ var rankOrder = []struct {
 		"cellwriter", "http_kernel", "http_sandbox", "http_manage", "http_takeback"}},
 	{"table", []string{"os/exec"}, []string{"route", "openapi", "routes"}},
 	{"command line", nil, []string{
-		"listen", "portcheck", "command", "cli", "completionbash", "completionzsh", "completionfish", "completion", "manpage", "runtime", "cli_serve", "cli_questions", "cli_access", "cli_lab", "cli_env", "cli_learner", "cli_tls", "doctor", "main"}},
+		"listen", "portcheck", "command", "cli", "completionbash", "completionzsh", "completionfish", "completion", "manpage", "runtime", "cli_serve", "cli_questions", "cli_access", "cli_labinit", "cli_lab", "cli_env", "cli_learner", "cli_tls", "doctor", "main"}},
 }
 
 // noImports lets the type checker go on without the packages imported: only
