@@ -16,17 +16,18 @@ const (
 
 // tryLock reports whether it got the lock of f, which ends when f is closed.
 func tryLock(f *os.File) (bool, error) {
-	lock := syscall.NewLazyDLL("kernel32.dll").NewProc("LockFileEx")
 	var where syscall.Overlapped
-	r, _, err := lock.Call(f.Fd(), lockExclusive|lockFailNow, 0, 1, 0, uintptr(unsafe.Pointer(&where)))
-	if r != 0 {
-		return true, nil
-	}
+	_, err := kernel32("LockFileEx", f.Fd(), lockExclusive|lockFailNow, 0, 1, 0, uintptr(unsafe.Pointer(&where)))
 	if errors.Is(err, errorLockViolation) || errors.Is(err, syscall.ERROR_IO_PENDING) {
 		return false, nil
 	}
-	return false, err
+	return err == nil, err
 }
 
-// releaseLock has nothing to do: the lock ends when f is closed.
-func releaseLock(*os.File) error { return nil }
+// releaseLock ends the lock of f now. Closing f alone lets the system take
+// its time.
+func releaseLock(f *os.File) error {
+	var where syscall.Overlapped
+	_, err := kernel32("UnlockFileEx", f.Fd(), 0, 1, 0, uintptr(unsafe.Pointer(&where)))
+	return err
+}

@@ -242,7 +242,7 @@ func (s *stateStore) read() (*stateData, os.FileInfo, error) {
 	if !info.Mode().IsRegular() {
 		return newStateData(), info, fmt.Errorf("%w: not a regular file", errDamaged)
 	}
-	f, err := os.Open(s.path)
+	f, err := openReplaced(s.path)
 	if errors.Is(err, os.ErrNotExist) {
 		return newStateData(), nil, nil
 	}
