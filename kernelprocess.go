@@ -155,7 +155,7 @@ func (k *kernelProcess) spawn(ps *processes, plan kernelPlan) error {
 	if err != nil {
 		return err
 	}
-	reader, writer, err := os.Pipe()
+	reader, writer, err := newOutputPipe()
 	if err != nil {
 		family.close()
 		return err

@@ -21,10 +21,16 @@ const stateWriterVariable = "STATE_TEST_DIR"
 // terminalVariable says which part of the terminal's tests to play.
 const terminalVariable = "TERMINAL_TEST_ROLE"
 
+// memberVariable makes the test binary a member of a family, on Windows.
+const memberVariable = "FAMILY_TEST_ROLE"
+
 func TestMain(m *testing.M) {
 	if os.Getenv(playProgram) != "" {
 		_ = os.Unsetenv(playProgram)
 		main()
+	}
+	if played, status := playSender(os.Args[1:]); played {
+		os.Exit(status)
 	}
 	if playHelper() {
 		os.Exit(0)
@@ -44,5 +50,5 @@ func playHelper() bool {
 		playStateWriter(dir)
 		return true
 	}
-	return playTerminal(os.Getenv(terminalVariable))
+	return playTerminal(os.Getenv(terminalVariable)) || playMember(os.Getenv(memberVariable))
 }

@@ -4,9 +4,9 @@ package main
 // venv), which run to their end for one caller, and families, whose processes
 // a learner started and which may leave others behind.
 //
-// Every child leads a session of its own, so it can neither read nor write
-// the terminal and a Ctrl-C there does not reach it. It inherits its three
-// standard files and nothing else.
+// Every child leads a session of its own (on Windows it has a console of its
+// own), so it can neither read nor write the terminal and a Ctrl-C there does
+// not reach it. It inherits its three standard files and nothing else.
 
 import (
 	"crypto/sha256"
@@ -55,7 +55,7 @@ func newProcesses() *processes {
 }
 
 // run starts cmd, which was made with exec.CommandContext, and waits for it.
-// When the context ends, cmd and its process group are killed. The error is
+// When the context ends, cmd and what it started are killed. The error is
 // that of exec.Cmd.Wait, except that output held open by a process left
 // behind is not an error.
 func (ps *processes) run(cmd *exec.Cmd) error {
@@ -63,15 +63,35 @@ func (ps *processes) run(cmd *exec.Cmd) error {
 	if ps.toolMark != "" {
 		cmd.Env = append(cmd.Environ(), markVariable+"="+ps.toolMark)
 	}
-	cmd.Cancel = func() error { return killGroup(cmd.Process.Pid) }
+	tree, err := newToolTree()
+	if err != nil {
+		return err
+	}
+	defer tree.close()
+	cmd.Cancel = func() error { return tree.kill(cmd.Process) }
 	cmd.WaitDelay = toolDrain
-	if err := ps.startDirect(cmd); err != nil {
+	if err := ps.startJoined(cmd, tree.join); err != nil {
 		return err
 	}
 	defer ps.forget(cmd.Process.Pid)
-	err := cmd.Wait()
+	err = cmd.Wait()
 	if errors.Is(err, exec.ErrWaitDelay) {
 		return nil
+	}
+	return err
+}
+
+// startJoined starts cmd and has join take it in, which on some systems lets
+// it run only then. One that cannot join is ended.
+func (ps *processes) startJoined(cmd *exec.Cmd, join func(*os.Process) error) error {
+	if err := ps.startDirect(cmd); err != nil {
+		return err
+	}
+	err := join(cmd.Process)
+	if err != nil {
+		_ = killGroup(cmd.Process.Pid)
+		err = errors.Join(err, cmd.Wait())
+		ps.forget(cmd.Process.Pid)
 	}
 	return err
 }
@@ -125,16 +145,10 @@ type process struct {
 func (f *family) start(cmd *exec.Cmd) (*process, error) {
 	ownSession(cmd)
 	cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)], markVariable+"="+f.mark)
-	if err := f.ps.startDirect(cmd); err != nil {
+	if err := f.ps.startJoined(cmd, f.join); err != nil {
 		return nil, err
 	}
 	p := &process{cmd: cmd, done: make(chan struct{})}
-	if err := f.join(cmd.Process); err != nil {
-		_ = killGroup(cmd.Process.Pid)
-		_ = cmd.Wait()
-		f.ps.forget(cmd.Process.Pid)
-		return nil, err
-	}
 	go p.reap(f) // ends with the process
 	return p, nil
 }

@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // procID names a process.
@@ -52,11 +54,20 @@ func (f *family) killMembers() int {
 }
 
 func (f *family) members() []procID {
+	leaderless := f.leaderless()
 	f.kin.mu.Lock()
 	defer f.kin.mu.Unlock()
-	return markedProcesses(func(mark string, group int) bool {
+	inUse := make(map[int]bool)
+	found := markedProcesses(func(mark string, group int) bool {
+		inUse[group] = true
 		return mark == f.mark || f.kin.groups[group]
 	})
+	for _, group := range leaderless {
+		if len(inUse) > 0 && !inUse[group] { // none when ps cannot be run
+			delete(f.kin.groups, group) // its number may be given to a stranger now
+		}
+	}
+	return found
 }
 
 // markedProcesses asks ps for the processes for which is holds, and their
@@ -110,8 +121,33 @@ func endMarked(prefix string) int {
 	return len(found)
 }
 
-// waitExit does nothing: this system cannot wait without reaping.
-func waitExit(int) {}
+// waitExit returns when the child has ended, and leaves it unreaped so that
+// its number stays its own.
+func waitExit(pid int) {
+	for !waitNoted(pid) {
+		time.Sleep(familyPoll) // until a file is free again
+	}
+}
+
+// waitNoted waits for the end of the process pid. It reports whether it could
+// ask for it: a process that has ended is told at once.
+func waitNoted(pid int) bool {
+	queue, err := syscall.Kqueue()
+	if err != nil {
+		return false
+	}
+	defer syscall.Close(queue)
+	syscall.CloseOnExec(queue)
+	exit := []syscall.Kevent_t{{
+		Ident: uint64(pid), Filter: syscall.EVFILT_PROC, Flags: syscall.EV_ADD | syscall.EV_ONESHOT, Fflags: syscall.NOTE_EXIT,
+	}}
+	for {
+		_, err := syscall.Kevent(queue, exit, make([]syscall.Kevent_t, 1), nil)
+		if !errors.Is(err, syscall.EINTR) {
+			return err == nil || errors.Is(err, syscall.ESRCH)
+		}
+	}
+}
 
 // adoptOrphans waits for ctx: the system's first process adopts orphans here.
 func (ps *processes) adoptOrphans(ctx context.Context) { <-ctx.Done() }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -124,16 +123,6 @@ func (f *family) anyGroupAlive() bool {
 		}
 	}
 	return false
-}
-
-// leaderless returns the groups of f whose leaders have ended.
-func (f *family) leaderless() []int {
-	f.kin.mu.Lock()
-	groups := slices.Collect(maps.Keys(f.kin.groups))
-	f.kin.mu.Unlock()
-	f.ps.mu.Lock()
-	defer f.ps.mu.Unlock()
-	return slices.DeleteFunc(groups, func(g int) bool { return f.ps.direct[g] })
 }
 
 // forgetGroupsLocked forgets the leaderless groups that have no member in

@@ -3,8 +3,10 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 )
 
@@ -19,6 +21,27 @@ func ownSession(cmd *exec.Cmd) {
 func interruptGroup(leader int) error { return syscall.Kill(-leader, syscall.SIGINT) }
 
 func killGroup(leader int) error { return syscall.Kill(-leader, syscall.SIGKILL) }
+
+// toolTree is a tool and all that it started: its process group.
+type toolTree struct{}
+
+func newToolTree() (toolTree, error) { return toolTree{}, nil }
+
+func (toolTree) join(*os.Process) error { return nil }
+
+func (toolTree) kill(p *os.Process) error { return killGroup(p.Pid) }
+
+func (toolTree) close() {}
+
+// leaderless returns the groups of f whose leaders have ended.
+func (f *family) leaderless() []int {
+	f.kin.mu.Lock()
+	groups := slices.Collect(maps.Keys(f.kin.groups))
+	f.kin.mu.Unlock()
+	f.ps.mu.Lock()
+	defer f.ps.mu.Unlock()
+	return slices.DeleteFunc(groups, func(g int) bool { return f.ps.direct[g] })
+}
 
 // deathSignal is the number of the signal that ended a process.
 func deathSignal(state *os.ProcessState) (int, bool) {

@@ -5,129 +5,136 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"sync"
 	"syscall"
-	"unsafe"
-)
-
-// Numbers of the system's own headers that package syscall does not name.
-const (
-	createNewProcessGroup   = 0x00000200
-	ctrlBreakEvent          = 1
-	jobKillOnClose          = 0x00002000
-	jobBasicAccounting      = 1
-	jobExtendedLimits       = 9
-	processSetQuota         = 0x0100
-	processTerminate        = 0x0001
-	processQueryInformation = 0x0400
-	killedExitCode          = 137
 )
 
 // procID is of no use here: a job knows its members.
 type procID struct{}
 
-// kin is a job object: every descendant belongs to it, and all end when this
-// program ends, however that happens.
-type kin struct{ job syscall.Handle }
+// kin is a job that holds the whole family and ends it with this program,
+// however that ends, and within it a job for each step.
+type kin struct {
+	all job
 
-func (f *family) open() error {
-	job, err := kernel32("CreateJobObjectW", 0, 0)
-	if err != nil {
-		return err
-	}
-	// JOBOBJECT_EXTENDED_LIMIT_INFORMATION; only the flags are set.
-	var limits struct {
-		times      [2]int64
-		flags      uint32
-		sizes      [2]uintptr
-		active     uint32
-		affinity   uintptr
-		priorities [2]uint32
-		io         [6]uint64
-		memory     [4]uintptr
-	}
-	limits.flags = jobKillOnClose
-	_, err = kernel32("SetInformationJobObject", job, jobExtendedLimits,
-		uintptr(unsafe.Pointer(&limits)), unsafe.Sizeof(limits))
-	f.kin.job = syscall.Handle(job)
+	mu     sync.Mutex // guards groups
+	groups map[int]job
+}
+
+func (f *family) open() (err error) {
+	f.kin.groups = make(map[int]job)
+	f.kin.all, err = newJob(true)
 	return err
 }
 
-// close gives up the job. While it has members it stays until the program
-// ends, since its end is theirs.
+// close gives up the jobs. That of the family stays while it has members,
+// until the program ends, since its end is theirs.
 func (f *family) close() {
+	f.kin.mu.Lock()
+	defer f.kin.mu.Unlock()
+	for _, group := range f.kin.groups {
+		group.close()
+	}
+	f.kin.groups = nil
 	if f.alive() == 0 {
-		_ = syscall.CloseHandle(f.kin.job)
+		f.kin.all.close()
 	}
 }
 
+// join takes p, which has not run yet, into the family, and lets it run.
 func (f *family) join(p *os.Process) error {
-	h, err := syscall.OpenProcess(processSetQuota|processTerminate|processQueryInformation, false, uint32(p.Pid))
+	group, err := newJob(false)
 	if err != nil {
 		return err
 	}
-	defer syscall.CloseHandle(h)
-	_, err = kernel32("AssignProcessToJobObject", uintptr(f.kin.job), uintptr(h))
-	return err
+	f.kin.mu.Lock()
+	f.kin.groups[p.Pid] = group
+	f.kin.mu.Unlock()
+	if err := f.kin.all.add(p); err != nil {
+		return err
+	}
+	if err := group.add(p); err != nil {
+		return err
+	}
+	return letRun(p)
 }
 
 func (f *family) leaderEnded() {}
 
 func (f *family) remember() {}
 
-func (f *family) groupAlive(int) bool { return false }
-
-// alive counts the living members.
-func (f *family) alive() int {
-	// JOBOBJECT_BASIC_ACCOUNTING_INFORMATION
-	var info struct {
-		times                     [4]int64
-		faults, total, active, ko uint32
-	}
-	_, err := kernel32("QueryInformationJobObject", uintptr(f.kin.job), jobBasicAccounting,
-		uintptr(unsafe.Pointer(&info)), unsafe.Sizeof(info), 0)
-	if err != nil {
-		return 0
-	}
-	return int(info.active)
+func (f *family) groupAlive(leader int) bool {
+	f.kin.mu.Lock()
+	defer f.kin.mu.Unlock()
+	group, ok := f.kin.groups[leader]
+	return ok && group.alive() > 0
 }
 
-func (f *family) killMembers() int {
-	n := f.alive()
-	if n > 0 {
-		_, _ = kernel32("TerminateJobObject", uintptr(f.kin.job), killedExitCode)
+// alive counts the living members.
+func (f *family) alive() int { return f.kin.all.alive() }
+
+func (f *family) killMembers() int { return f.kin.all.kill() }
+
+// toolTree is a tool and all that it started.
+type toolTree struct{ job }
+
+func newToolTree() (toolTree, error) {
+	j, err := newJob(true)
+	return toolTree{j}, err
+}
+
+// join takes p, which has not run yet, into the tree, and lets it run.
+func (t toolTree) join(p *os.Process) error {
+	if err := t.add(p); err != nil {
+		return err
 	}
-	return n
+	return letRun(p)
+}
+
+// kill also ends a p that has not joined yet.
+func (t toolTree) kill(p *os.Process) error {
+	t.job.kill()
+	if err := p.Kill(); !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return nil
 }
 
 // endMarked has nothing to do: a job's members end with the program that
 // holds it.
 func endMarked(string) int { return 0 }
 
-// ownSession gives cmd a process group of its own, which a break can be sent to.
+// ownSession gives cmd a console of its own, and a process group of its own
+// there, which a break can be sent to. It starts suspended: join lets it run.
 func ownSession(cmd *exec.Cmd) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	cmd.SysProcAttr.CreationFlags |= createNewProcessGroup
-	cmd.SysProcAttr.HideWindow = true
+	cmd.SysProcAttr.CreationFlags |= createNewProcessGroup | createNoWindow | createSuspended
 }
 
-func interruptGroup(leader int) error {
-	_, err := kernel32("GenerateConsoleCtrlEvent", ctrlBreakEvent, uintptr(leader))
-	return err
-}
+func interruptGroup(leader int) error { return sendBreak(leader) }
 
+// killGroup kills the leader. The rest of its group is in the family's job.
 func killGroup(leader int) error {
 	p, err := os.FindProcess(leader)
 	if err != nil {
 		return err
 	}
 	defer p.Release()
-	return errors.Join(p.Kill())
+	return p.Kill()
 }
 
-// waitExit does nothing: a handle keeps the number from being given again.
-func waitExit(int) {}
+// waitExit returns when the child has ended. The handle that its starter
+// holds keeps its number its own.
+func waitExit(pid int) {
+	h, err := syscall.OpenProcess(syscall.SYNCHRONIZE, false, uint32(pid))
+	if err != nil {
+		return
+	}
+	defer syscall.CloseHandle(h)
+	_, _ = syscall.WaitForSingleObject(h, syscall.INFINITE)
+}
 
 // adoptOrphans waits for ctx: this system has no orphans to reap.
 func (ps *processes) adoptOrphans(ctx context.Context) { <-ctx.Done() }

@@ -25,7 +25,7 @@ var rankOrder = []struct {
 }{
 	{"tools", []string{"net/http"}, []string{
 		"kernel32", "problem", "disk", "flight", "recent", "text", "shellquote", "window", "atomicfile", "filelock", "privatedir", "sockdir",
-		"proc", "tool", "gitstat", "wait", "wordtail"}},
+		"job", "consolebreak", "outputpipe", "proc", "tool", "gitstat", "wait", "wordtail"}},
 	{"formats", []string{"net/http", "os/exec"}, []string{
 		"scope", "origin", "tomltext", "tomltree", "manifest", "config", "certificate",
 		"gitobject", "gitsource", "gittree", "giterror", "gitredirect",

@@ -134,7 +134,7 @@ func (e *execution) step(ctx context.Context, argv []string, t *transcript) int 
 	if err != nil {
 		return notStarted(t, argv[0], "", err)
 	}
-	output, input, err := os.Pipe()
+	output, input, err := newOutputPipe()
 	if err != nil {
 		return notStarted(t, argv[0], path, err)
 	}
