@@ -44,7 +44,7 @@ func openCertificate(dir string) (*tls.Certificate, error) {
 	if err != nil {
 		return nil, errors.New("its file cannot be looked at")
 	}
-	owner, ours := ownership(info)
+	owner, ours := ownership(path, info)
 	switch {
 	case !info.Mode().IsRegular() || info.Size() > certificateLimit:
 		return nil, errors.New("its file is not one that agent-runtime wrote")

@@ -139,7 +139,7 @@ func checkFolder(cfg config) checkup {
 		check.OK, check.Detail = false, cfg.dir+" is not a folder"
 		check.Hint = "remove it, or set AGENT_RUNTIME_RUNTIME_DIR to another folder"
 	default:
-		if owner, ours := ownership(info); !ours {
+		if owner, ours := ownership(cfg.dir, info); !ours {
 			check.OK, check.Detail = false, cfg.dir+" belongs to "+owner
 			check.Hint = "set AGENT_RUNTIME_RUNTIME_DIR to a folder of your own"
 		}

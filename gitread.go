@@ -40,7 +40,7 @@ func (f *fetcher) read(ctx context.Context, dir string, src source) (*commitTree
 	if err != nil || !info.IsDir() {
 		return nil, fmt.Errorf("%w: it has no .git folder: %w", errDamagedLab, cmp.Or(err, os.ErrNotExist))
 	}
-	if owner, ours := ownership(info); !ours {
+	if owner, ours := ownership(gitDir, info); !ours {
 		return nil, fmt.Errorf("%w: %s belongs to %s", errDamagedLab, dir, owner)
 	}
 	if err := f.checkPacks(ctx, gitDir); err != nil {

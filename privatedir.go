@@ -19,7 +19,7 @@ func makeDataFolder(dir string) error {
 	if err != nil {
 		return problemf(kindInternal, "The data folder %s cannot be read.", dir).because(err)
 	}
-	if owner, ours := ownership(info); !ours {
+	if owner, ours := ownership(dir, info); !ours {
 		return problemf(kindForbidden, "The data folder %s belongs to %s, who is not running this: "+
 			"run it as that account, or choose another folder with AGENT_RUNTIME_RUNTIME_DIR.", dir, owner)
 	}
@@ -46,7 +46,7 @@ func makePrivateFolder(dir string) error {
 	if !info.IsDir() {
 		return problemf(kindForbidden, "%s is not a folder: remove it, a private folder is needed there.", dir)
 	}
-	if owner, ours := ownership(info); !ours {
+	if owner, ours := ownership(dir, info); !ours {
 		return problemf(kindForbidden, "%s belongs to %s, who is not running this: remove it, "+
 			"a private folder is needed there.", dir, owner)
 	}

@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// ownership tells in words who owns what info is about, and whether that is
-// the account that this program runs as.
-func ownership(info os.FileInfo) (owner string, ours bool) {
+// ownership tells in words who owns the file that info is about, and whether
+// that is the account that this program runs as.
+func ownership(_ string, info os.FileInfo) (owner string, ours bool) {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return "an unknown account", false
