@@ -27,7 +27,7 @@ var rankOrder = []struct {
 		"kernel32", "problem", "disk", "flight", "recent", "text", "shellquote", "window", "atomicfile", "filelock", "privatedir", "sockdir",
 		"job", "consolebreak", "outputpipe", "proc", "tool", "gitstat", "wait", "wordtail"}},
 	{"formats", []string{"net/http", "os/exec"}, []string{
-		"scope", "origin", "tomltext", "tomltree", "manifest", "config", "certificate",
+		"scope", "serviceunit", "origin", "tomltext", "tomltree", "manifest", "config", "certificate",
 		"gitobject", "gitsource", "gittree", "giterror", "gitredirect",
 		"zmtp", "jupyter", "celloutput",
 		"seccomp", "bwrap", "sandboxpath"}},
@@ -35,7 +35,7 @@ var rankOrder = []struct {
 	{"doers", []string{"net/http"}, []string{
 		"certfile", "keychain",
 		"cooldown", "questions", "terminal", "pairing", "lastuse", "control",
-		"distro", "venv", "childenv", "lookpath", "pythons", "env", "envbuild", "envspare",
+		"distro", "venv", "childenv", "lookpath", "service", "pythons", "env", "envbuild", "envspare",
 		"gitconfig", "gitcheck", "gitcommand", "gitstore", "gitread", "gitfetch",
 		"steps", "runstore", "runs", "labquestion", "checkout", "labspare", "labs", "labinit", "labstart",
 		"cell", "kernelinterrupt", "kernelclient", "kernelprocess", "kernelpackages", "kernelstart", "notebook", "kernel", "envuse",
@@ -47,7 +47,7 @@ var rankOrder = []struct {
 		"cellwriter", "http_kernel", "http_sandbox", "http_manage", "http_takeback"}},
 	{"table", []string{"os/exec"}, []string{"route", "openapi", "routes"}},
 	{"command line", nil, []string{
-		"listen", "portcheck", "command", "cli", "completionbash", "completionzsh", "completionfish", "completion", "manpage", "runtime", "cli_serve", "cli_questions", "cli_access", "cli_labinit", "cli_lab", "cli_env", "cli_learner", "cli_tls", "doctor", "main"}},
+		"listen", "portcheck", "command", "cli", "completionbash", "completionzsh", "completionfish", "completion", "manpage", "runtime", "cli_serve", "cli_service", "cli_questions", "cli_access", "cli_labinit", "cli_lab", "cli_env", "cli_learner", "cli_tls", "doctor", "main"}},
 }
 
 // noImports lets the type checker go on without the packages imported: only
