@@ -59,7 +59,7 @@ func documentedPage(t testing.TB, runtime, repo, commit string) string {
 	}
 	page := blocks[0][1]
 	for placeholder, value := range map[string]string{
-		"http://127.0.0.1:9477":                        runtime,
+		"http://127.0.0.1:9477 https://127.0.0.1:9478": runtime,
 		"https://git.example.org/course/hello-lab.git": repo,
 		"0000000000000000000000000000000000000000":     commit,
 	} {
@@ -86,10 +86,13 @@ func newCourse(t *testing.T) *course {
 	repo, commit := git.addRepo("colours.git", map[string]string{"lab.toml": colourLab, "show.py": colourProgram})
 	rt := startRuntime(t, withGit(git))
 	page := documentedPage(t, rt.addr, repo, commit)
-	web := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_, _ = w.Write([]byte(page))
-	}))
+	return openCourse(t, rt, page)
+}
+
+// openCourse is a course with a page.
+func openCourse(t *testing.T, rt *testRuntime, page string) *course {
+	t.Helper()
+	web := httptest.NewTLSServer(courseSite(t, func(*http.Request) string { return page }))
 	t.Cleanup(web.Close)
 	addr := web.Listener.Addr().(*net.TCPAddr)
 	c := &course{rt: rt, origin: fmt.Sprintf("https://%s:%d", pageHost, addr.Port)}
@@ -98,6 +101,24 @@ func newCourse(t *testing.T) *course {
 		"--host-resolver-rules=MAP "+pageHost+" 127.0.0.1",
 		"--ip-address-space-overrides="+addr.String()+"=public")
 	return c
+}
+
+// courseSite serves pages, and beside them the module that they use.
+func courseSite(t testing.TB, page func(*http.Request) string) http.Handler {
+	t.Helper()
+	module, err := os.ReadFile("docs/client.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/client.js" {
+			w.Header().Set("Content-Type", "text/javascript; charset=utf-8")
+			_, _ = w.Write(module)
+			return
+		}
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = io.WriteString(w, page(r))
+	})
 }
 
 // text is what an element shows.
@@ -203,10 +224,10 @@ func (c *course) runAndReload(t *testing.T) {
 	if again := c.output(); !slices.Equal(again, whole) {
 		t.Errorf("after a reload the page shows\n%q\nwant\n%q", again, whole)
 	}
-	status := evaluate[int](c.browser, `return fetch(document.querySelector('main').dataset.runtime + '/cell/run', {
+	status := evaluate[int](c.browser, `return fetch(arguments[0] + '/cell/run', {
 		method: 'POST', body: '{"lab_id": "a", "code": "1"}',
-		headers: {'Content-Type': 'application/json', Authorization: 'Bearer ' + localStorage.getItem('agent-runtime-token')},
-	}).then((answer) => answer.status)`)
+		headers: {'Content-Type': 'application/json', Authorization: 'Bearer ' + localStorage.getItem('agent-runtime-token ' + arguments[0])},
+	}).then((answer) => answer.status)`, c.rt.addr)
 	if status != http.StatusForbidden {
 		t.Errorf("a page with the scope actions gets %d from /cell/run, want 403", status)
 	}
@@ -247,14 +268,13 @@ func (c *course) checkLooks(t *testing.T) {
 	c.chrome("Emulation.clearDeviceMetricsOverride", map[string]any{})
 }
 
-// blankPage opens the documented page, which is not connected to anything.
+// blankPage opens the documented page, which is not connected to anything,
+// and lets tests use its terminal.
 func blankPage(t *testing.T) *browser {
 	t.Helper()
 	page := documentedPage(t, "http://127.0.0.1:1", "https://git.example.test/lab.git", strings.Repeat("1", 40))
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_, _ = w.Write([]byte(page))
-	}))
+	page = strings.Replace(page, "\n</script>", "\nwindow.Screen = Screen;\n</script>", 1)
+	web := httptest.NewServer(courseSite(t, func(*http.Request) string { return page }))
 	t.Cleanup(web.Close)
 	b := startBrowser(t)
 	b.open(web.URL)
@@ -281,15 +301,15 @@ func TestDocumentedPageTellsWhyItIsNotConnected(t *testing.T) {
 		{"refused for good", nil, false, "denied", false, "refused", "site settings"},
 		{"in a frame without the permission", nil, false, "framed", false, "refused", "page around"},
 		{"asked and not answered", nil, false, "prompt", false, "refused", "Choose Allow"},
-		{"a browser that refuses all", nil, false, "unknown", true, "unsupported", "Safari"},
+		{"a browser that needs the certificate", nil, false, "unknown", true, "unsupported", "agent-runtime tls setup"},
 		{"another program", nil, true, "granted", false, "wrong-version", "Another program"},
 		{"nothing there", nil, false, "granted", false, "not-running", "agent-runtime serve"},
 		{"nothing there, and a browser that does not ask", nil, false, "unknown", false, "not-running", "agent-runtime serve"},
 	}
 	told := make(map[string]string)
 	for _, test := range tests {
-		got := evaluate[struct{ Kind, Text string }](b, "return diagnose(arguments[0])", map[string]any{
-			"info": test.info, "somethingElse": test.something, "permission": test.permission, "safari": test.safari})
+		got := evaluate[struct{ Kind, Text string }](b, "return import('/client.js').then((module) => module.diagnose(arguments[0]))", map[string]any{
+			"info": test.info, "needs": "lab_actions", "something": test.something, "permission": test.permission, "safari": test.safari})
 		if got.Kind != test.kind || !strings.Contains(got.Text, test.text) {
 			t.Errorf("%s: the page says %+v, want %s and %q", test.name, got, test.kind, test.text)
 		}
@@ -372,14 +392,12 @@ func TestFrameNeedsTheOuterPageToDelegate(t *testing.T) {
 		t.Fatal("docs/integration.md shows no frame with the attribute allow")
 	}
 	page := documentedPage(t, "http://127.0.0.1:1", "https://git.example.test/lab.git", strings.Repeat("1", 40))
-	web := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	web := httptest.NewTLSServer(courseSite(t, func(r *http.Request) string {
 		if r.URL.Path == "/frame" {
-			_, _ = io.WriteString(w, page)
-			return
+			return page
 		}
 		_, port, _ := net.SplitHostPort(r.Host)
-		fmt.Fprintf(w, `<iframe src="https://%s:%s/frame" allow="%s"></iframe>`, pageHost, port, r.URL.Query().Get("allow"))
+		return fmt.Sprintf(`<iframe src="https://%s:%s/frame" allow="%s"></iframe>`, pageHost, port, r.URL.Query().Get("allow"))
 	}))
 	t.Cleanup(web.Close)
 	_, port, _ := net.SplitHostPort(web.Listener.Addr().String())
@@ -387,7 +405,7 @@ func TestFrameNeedsTheOuterPageToDelegate(t *testing.T) {
 	for _, test := range []struct{ allow, want string }{{"", "framed"}, {allow[1], "prompt"}} {
 		b.open("https://school.example.test:" + port + "/?allow=" + url.QueryEscape(test.allow))
 		b.enterFrame()
-		if got := evaluate[string](b, "return permission()"); got != test.want {
+		if got := evaluate[string](b, "return import('/client.js').then((module) => module.permission())"); got != test.want {
 			t.Errorf("in a frame with allow=%q the permission is %q, want %q", test.allow, got, test.want)
 		}
 	}
