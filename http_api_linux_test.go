@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -464,11 +465,46 @@ func checkSchema(t *testing.T, where string, schema map[string]any, value any) {
 func TestOwnPageMayNotBeFramedOrFed(t *testing.T) {
 	t.Parallel()
 	rt := startRuntime(t)
-	r := rt.ask("GET", "/", "")
+	types := map[string]string{"/": "text/html; charset=utf-8"}
+	files, err := pageFiles.ReadDir("page")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for _, file := range files {
+		types["/page/"+file.Name()] = pageTypes[filepath.Ext(file.Name())]
+	}
+	for path, want := range types {
+		r := rt.ask("GET", path, "")
+		if got := r.header.Get("Content-Type"); r.status != http.StatusOK || got != want || want == "" || len(r.body) == 0 {
+			t.Errorf("%s: status %d, Content-Type %q, want %q", path, r.status, got, want)
+		}
+		if strings.Contains(string(r.body), "<script>") || strings.Contains(string(r.body), "style=") || strings.Contains(string(r.body), "innerHTML") {
+			t.Errorf("%s holds what its policy forbids", path)
+		}
+		checkPageHeaders(t, path, r)
+	}
+	for _, path := range []string{"/page/", "/page/none.js", "/page/..%2fmain.go", "/page/%2e%2e", "/page/main.js/x"} {
+		if r := rt.ask("GET", path, ""); r.status != http.StatusNotFound && r.status != http.StatusUnprocessableEntity {
+			t.Errorf("%s: status %d", path, r.status)
+		}
+	}
+}
+
+func checkPageHeaders(t *testing.T, path string, r reply) {
+	t.Helper()
+	for header, want := range map[string]string{
+		"X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
+		"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
+	} {
+		if got := r.header.Get(header); got != want {
+			t.Errorf("%s: %s: %q, want %q", path, header, got, want)
+		}
+	}
 	policy := r.header.Get("Content-Security-Policy")
-	for _, want := range []string{"default-src 'none'", "connect-src 'self'", "frame-ancestors 'none'", "script-src 'sha256-"} {
-		if r.status != 200 || !strings.Contains(policy, want) || strings.Contains(policy, "unsafe") {
-			t.Errorf("status %d, policy %q, want %s", r.status, policy, want)
+	for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "base-uri 'none'",
+		"form-action 'none'", "frame-ancestors 'none'", "require-trusted-types-for 'script'"} {
+		if !strings.Contains(policy, want) || strings.Contains(policy, "unsafe") || strings.Contains(policy, "*") {
+			t.Errorf("%s: policy %q, want %s", path, policy, want)
 		}
 	}
 }

@@ -369,20 +369,6 @@ func TestDocumentedPageShowsWhatTerminalsShow(t *testing.T) {
 	}
 }
 
-func TestOwnPageTellsThatTheRuntimeRuns(t *testing.T) {
-	t.Parallel()
-	rt := startRuntime(t)
-	b := startBrowser(t)
-	b.open(rt.addr + "/")
-	b.await("document.getElementById('facts').innerText.includes('This page is known as')")
-	shown := evaluate[string](b, "return document.body.innerText")
-	for _, want := range []string{"is running on this computer", protocolVersion, rt.addr + " (code)"} {
-		if !strings.Contains(shown, want) {
-			t.Errorf("the runtime's own page lacks %q:\n%s", want, shown)
-		}
-	}
-}
-
 // A page in a frame may reach the runtime only when the outer page passes the
 // browser's permission on, by the names that the document gives.
 func TestFrameNeedsTheOuterPageToDelegate(t *testing.T) {

@@ -22,6 +22,8 @@ func openRoutes(s *server) []route {
 	return []route{
 		{"GET", "/{$}", scopeOpen, s.handlePage, routeDoc{
 			summary: "The runtime's own page, for a person who opens it in a browser", media: "text/html"}},
+		{"GET", "/page/{file}", scopeOpen, s.handlePageFile, routeDoc{
+			summary: "What the runtime's own page is made of", media: "*/*", problems: []int{404}}},
 		{"GET", "/health", scopeOpen, s.handleHealth, routeDoc{
 			summary: "Whether the runtime answers", answer: healthAnswer{}}},
 		{"GET", "/runtime/info", scopeOpen, s.handleInfo, routeDoc{

@@ -21,7 +21,7 @@ const questionsOpen = 8
 // How long what the own page asks for is kept, and how long finding it out
 // may take.
 const (
-	doctorKept  = 30 * time.Second
+	doctorKept  = 5 * time.Second
 	doctorLimit = 30 * time.Second
 	sizesKept   = 20 * time.Second
 	sizesLimit  = 20 * time.Second
