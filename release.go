@@ -1,0 +1,269 @@
+//go:build ignore
+
+// Release builds the archives of a version for every system, the same bytes
+// wherever and whenever it runs with the same Go:
+//
+//	go run release.go
+//
+// Each archive holds the program, its completions and manual page, and the
+// documents. Their times are that of the commit, or SOURCE_DATE_EPOCH.
+package main
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"crypto/sha256"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const name = "agent-runtime"
+
+const allTargets = "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64"
+
+func main() {
+	out := flag.String("out", "dist", "the `folder` for the archives")
+	version := flag.String("version", "", "the `version` that this must be; empty takes what the source says")
+	targets := flag.String("targets", allTargets, "systems to build for")
+	dirty := flag.Bool("dirty", false, "also release what is not committed")
+	flag.Parse()
+	if err := release(*out, *version, strings.Split(*targets, ","), *dirty); err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+// item is one file of an archive.
+type item struct {
+	path string // in the archive's folder, with slashes
+	mode fs.FileMode
+	data []byte
+}
+
+func release(out, version string, targets []string, dirty bool) error {
+	work, err := os.MkdirTemp("", "release")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	here := filepath.Join(work, name+ending(runtime.GOOS))
+	if err := build(runtime.GOOS, runtime.GOARCH, here); err != nil {
+		return err
+	}
+	said, err := output(here, "version")
+	if err != nil {
+		return err
+	}
+	source := strings.TrimSpace(strings.TrimPrefix(said, name))
+	if version != "" && version != source {
+		return fmt.Errorf("the source says that it is version %s, not %s; change sourceVersion and CHANGELOG.md first", source, version)
+	}
+	changed, err := checkSource(source, dirty)
+	if err != nil {
+		return err
+	}
+	items, err := sharedItems(here)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return err
+	}
+	return archiveAll(out, work, source, targets, items, changed)
+}
+
+// checkSource returns the time that every file of the release gets, and fails
+// when the source is not what its version says.
+func checkSource(version string, dirty bool) (time.Time, error) {
+	_, err := os.Stat(".git")
+	epoch := os.Getenv("SOURCE_DATE_EPOCH")
+	if err != nil && epoch == "" {
+		return time.Time{}, errors.New("this is no checkout of git: set SOURCE_DATE_EPOCH to the time of the source, in seconds since 1970")
+	}
+	if err == nil && !dirty {
+		if err := checkCheckout(version); err != nil {
+			return time.Time{}, err
+		}
+	}
+	if epoch == "" {
+		if epoch, err = output("git", "show", "--no-patch", "--format=%ct", "HEAD"); err != nil {
+			return time.Time{}, err
+		}
+	}
+	seconds, err := strconv.ParseInt(strings.TrimSpace(epoch), 10, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH must be a number of seconds, not %q", epoch)
+	}
+	return time.Unix(seconds, 0).UTC(), nil
+}
+
+// checkCheckout wants every change committed, and no tag of another version.
+func checkCheckout(version string) error {
+	changes, err := output("git", "status", "--porcelain")
+	if err != nil {
+		return err
+	}
+	if changes != "" {
+		return fmt.Errorf("these changes are not committed, so nobody else could build the same:\n%sCommit them, or try with -dirty", changes)
+	}
+	tags, err := output("git", "tag", "--points-at", "HEAD", "v*")
+	if err != nil {
+		return err
+	}
+	if tags != "" && !slices.Contains(strings.Fields(tags), "v"+version) {
+		return fmt.Errorf("this commit has the tag %s, and the source says that it is version %s", strings.TrimSpace(tags), version)
+	}
+	return nil
+}
+
+// sharedItems are the files that every archive holds. The program at here
+// writes some of them.
+func sharedItems(here string) ([]item, error) {
+	var items []item
+	for path, args := range map[string][]string{
+		"completions/" + name + ".bash": {"completion", "bash"},
+		"completions/_" + name:          {"completion", "zsh"},
+		"completions/" + name + ".fish": {"completion", "fish"},
+		"man/" + name + ".1":            {"man"},
+	} {
+		text, err := output(here, args...)
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, item{path, 0o644, []byte(text)})
+	}
+	documents, err := filepath.Glob("docs/*")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range append(documents, "LICENSE", "README.md", "CHANGELOG.md") {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, item{filepath.ToSlash(file), 0o644, data})
+	}
+	return items, nil
+}
+
+// archiveAll writes an archive for each target into out, and their sums.
+func archiveAll(out, work, version string, targets []string, shared []item, changed time.Time) error {
+	var sums []string
+	for _, target := range slices.Sorted(slices.Values(targets)) {
+		goos, goarch, found := strings.Cut(target, "/")
+		if !found {
+			return fmt.Errorf("%q is no target such as linux/amd64", target)
+		}
+		program := filepath.Join(work, goos+"-"+goarch)
+		if err := build(goos, goarch, program); err != nil {
+			return err
+		}
+		data, err := os.ReadFile(program)
+		if err != nil {
+			return err
+		}
+		items := append(slices.Clone(shared), item{name + ending(goos), 0o755, data})
+		file, archive, err := pack(fmt.Sprintf("%s_%s_%s_%s", name, version, goos, goarch), goos, items, changed)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(out, file), archive, 0o644); err != nil {
+			return err
+		}
+		sums = append(sums, fmt.Sprintf("%x  %s\n", sha256.Sum256(archive), file))
+		fmt.Print(sums[len(sums)-1])
+	}
+	return os.WriteFile(filepath.Join(out, "SHA256SUMS"), []byte(strings.Join(sums, "")), 0o644)
+}
+
+// pack makes the archive of a system, with all items in one folder.
+func pack(folder, goos string, items []item, changed time.Time) (file string, archive []byte, err error) {
+	slices.SortFunc(items, func(a, b item) int { return cmp.Compare(a.path, b.path) })
+	var b bytes.Buffer
+	if goos == "windows" {
+		err = packZip(&b, folder, items, changed)
+		return folder + ".zip", b.Bytes(), err
+	}
+	err = packTar(&b, folder, items, changed)
+	return folder + ".tar.gz", b.Bytes(), err
+}
+
+// packTar leaves out who made the files and with what.
+func packTar(w io.Writer, folder string, items []item, changed time.Time) error {
+	zw, err := gzip.NewWriterLevel(w, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	tw := tar.NewWriter(zw)
+	for _, i := range items {
+		header := &tar.Header{Name: folder + "/" + i.path, Mode: int64(i.mode), Size: int64(len(i.data)), ModTime: changed, Format: tar.FormatUSTAR}
+		if err := tw.WriteHeader(header); err != nil {
+			return err
+		}
+		if _, err := tw.Write(i.data); err != nil {
+			return err
+		}
+	}
+	return errors.Join(tw.Close(), zw.Close())
+}
+
+func packZip(w io.Writer, folder string, items []item, changed time.Time) error {
+	zw := zip.NewWriter(w)
+	for _, i := range items {
+		header := &zip.FileHeader{Name: folder + "/" + i.path, Method: zip.Deflate, Modified: changed}
+		header.SetMode(i.mode)
+		fw, err := zw.CreateHeader(header)
+		if err != nil {
+			return err
+		}
+		if _, err := fw.Write(i.data); err != nil {
+			return err
+		}
+	}
+	return zw.Close()
+}
+
+// build compiles the program. What the environment might change of the result
+// is set; the state of the checkout is left out, since it has been looked at.
+func build(goos, goarch, file string) error {
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", file, ".")
+	cmd.Env = append(os.Environ(), "GOOS="+goos, "GOARCH="+goarch, "CGO_ENABLED=0", "GOFLAGS=-mod=readonly",
+		"GOWORK=off", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0", "GOFIPS140=off")
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build for %s/%s: %w\n%s", goos, goarch, err, said)
+	}
+	return nil
+}
+
+func ending(goos string) string {
+	if goos == "windows" {
+		return ".exe"
+	}
+	return ""
+}
+
+// output is what a program writes.
+func output(program string, args ...string) (string, error) {
+	var errs bytes.Buffer
+	cmd := exec.Command(program, args...)
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("run %s %s: %w\n%s", program, strings.Join(args, " "), err, &errs)
+	}
+	return string(out), nil
+}
