@@ -323,6 +323,20 @@ func TestDocumentedPageTellsWhyItIsNotConnected(t *testing.T) {
 func TestDocumentedPageShowsWhatTerminalsShow(t *testing.T) {
 	t.Parallel()
 	b := blankPage(t)
+	checkScreen(t, b)
+	colours := evaluate[[]string](b, `const box = document.createElement('div');
+		new Screen(box).write('\x1b[31;44ma\x1b[7mb\x1b[m\x1b[38:2::1:2:3mc\x1b[0;48;5;16md\x1b[4:3;1me\x1b[0m\x1b[95mf');
+		return [...box.querySelectorAll('span')].map((s) => [s.textContent, s.style.color, s.style.backgroundColor, s.style.textDecoration].join('|'))`)
+	want := []string{"a|var(--c1)|var(--c4)|", "b|var(--c4)|var(--c1)|", "c|rgb(1, 2, 3)||", "d||rgb(0, 0, 0)|", "e||rgb(0, 0, 0)|underline", "f|var(--c13)||"}
+	if !slices.Equal(colours, want) {
+		t.Errorf("colours are %q, want %q", colours, want)
+	}
+}
+
+// checkScreen wants the page's class Screen to show in a box, line by line,
+// what a terminal would show.
+func checkScreen(t *testing.T, b *browser) {
+	t.Helper()
 	tests := []struct {
 		name   string
 		writes []string
@@ -352,13 +366,6 @@ func TestDocumentedPageShowsWhatTerminalsShow(t *testing.T) {
 		if !slices.Equal(got, test.lines) {
 			t.Errorf("%s: shows %.200q, want %.200q", test.name, got, test.lines)
 		}
-	}
-	colours := evaluate[[]string](b, `const box = document.createElement('div');
-		new Screen(box).write('\x1b[31;44ma\x1b[7mb\x1b[m\x1b[38:2::1:2:3mc\x1b[0;48;5;16md\x1b[4:3;1me\x1b[0m\x1b[95mf');
-		return [...box.querySelectorAll('span')].map((s) => [s.textContent, s.style.color, s.style.backgroundColor, s.style.textDecoration].join('|'))`)
-	want := []string{"a|var(--c1)|var(--c4)|", "b|var(--c4)|var(--c1)|", "c|rgb(1, 2, 3)||", "d||rgb(0, 0, 0)|", "e||rgb(0, 0, 0)|underline", "f|var(--c13)||"}
-	if !slices.Equal(colours, want) {
-		t.Errorf("colours are %q, want %q", colours, want)
 	}
 	lines := evaluate[int](b, `const box = document.createElement('div');
 		const screen = new Screen(box);

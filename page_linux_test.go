@@ -103,6 +103,12 @@ func (b *ownPageBrowser) focus() string {
 	return evaluate[string](b.browser, "return document.activeElement.textContent + ' <' + document.activeElement.localName + '>'")
 }
 
+// announced is what those were told last who do not see the page.
+func (b *ownPageBrowser) announced() string {
+	b.t.Helper()
+	return evaluate[string](b.browser, "return document.getElementById('announce').textContent")
+}
+
 // busyRuntime has something of everything that the page shows.
 func busyRuntime(t *testing.T) (rt *testRuntime, page site, lab prepared) {
 	t.Helper()
@@ -122,15 +128,20 @@ func busyRuntime(t *testing.T) (rt *testRuntime, page site, lab prepared) {
 func TestOwnPageShowsWhatRunsAndTakesItBack(t *testing.T) {
 	t.Parallel()
 	rt, page, lab := busyRuntime(t)
+	b := newOwnPageBrowser(t, rt)
 	page.run(lab, "fail")
 	run := page.start(lab, "show")
 	page.want(http.StatusOK, "POST", "/cell/run", map[string]any{"lab_id": "notebook", "code": "1 + 1"})
 	page.sandbox(map[string]any{"task_id": "bridge"})
-	asking := site{rt: rt, origin: "https://other.example"}.later("POST", "/pairing/request", map[string]any{"scope": scopeActions})
-	b := newOwnPageBrowser(t, rt)
+	b.open(rt.addr + "/")
 	b.awaitIn("runs", "waiting") // the run's output opens by itself
+	asking := site{rt: rt, origin: "https://other.example"}.later("POST", "/pairing/request", map[string]any{"scope": scopeActions})
 	b.awaitIn("questions", "https://other.example")
+	if got := b.announced(); got != "A question is open in the terminal: A web page asks to use this computer" {
+		t.Errorf("announced is %q", got)
+	}
 	b.awaitIn("environments", "on the disk")
+	b.awaitIn("sandboxes", "on the disk")
 	b.awaitIn("checks", "sandboxes")
 	checkOwnOutput(t, b)
 	for section, wants := range map[string][]string{
@@ -138,7 +149,7 @@ func TestOwnPageShowsWhatRunsAndTakesItBack(t *testing.T) {
 		"runs":         {"show", "Running", "fail", "Failed, exit 3", "https://course.example"},
 		"kernels":      {"notebook", "Idle", "MB of memory"},
 		"sandboxes":    {adult, "bridge"},
-		"sites":        {"https://course.example", "code", scopeCode.text(), "last used just now"},
+		"sites":        {"https://course.example", "code", scopeCode.text(), "last used "},
 		"clients":      {"grader", "actions", "never used"},
 		"labs":         {"colours.git", "1 approved version"},
 		"environments": {lab.LabID, "Python 3.", "In use: the action \"show\""},
@@ -200,7 +211,7 @@ func (b *ownPageBrowser) takeAll(t *testing.T, run runState) {
 	}
 	b.rt.end(syscall.SIGTERM)
 	b.await("!document.getElementById('trouble').hidden")
-	if got := evaluate[string](b.browser, "return document.getElementById('announce').textContent"); !strings.Contains(got, "does not answer") {
+	if got := b.announced(); !strings.Contains(got, "does not answer") {
 		t.Errorf("announced is %q", got)
 	}
 	b.checkLooks(t, "silent")
@@ -234,6 +245,25 @@ func TestOwnPageOfAFreshRuntimeSaysWhatToDoFirst(t *testing.T) {
 		}
 	}
 	b.checkLooks(t, "empty")
+}
+
+func TestOwnPageShowsWhatTerminalsShow(t *testing.T) {
+	t.Parallel()
+	b := startBrowser(t)
+	b.open(startRuntime(t).addr + "/")
+	evaluate[any](b, "return import('/page/terminal.js').then((module) => { window.Screen = module.Terminal; })")
+	checkScreen(t, b)
+	drawn := evaluate[[]string](b, `const box = document.createElement('div');
+		new Screen(box).write('\x1b[31;44ma\x1b[7mb\x1b[m\x1b[38:2::200:210:220mc\x1b[0;48;5;231;30md\x1b[4:3;1me\x1b[0m\x1b[38;2;20;30;40mf\x1b[0;3;9mg\x1b[?25l\x1b[22mh\x1b[0mi');
+		return [...box.querySelectorAll('span')].map((s) => [s.textContent, s.style.color, s.style.backgroundColor, s.className].join('|'))`)
+	want := []string{
+		"a|rgb(72, 34, 32)|rgb(106, 166, 242)|", "b|rgb(21, 33, 48)|rgb(240, 112, 106)|", "c|rgb(200, 210, 220)||",
+		"d|rgb(58, 65, 74)|rgb(255, 255, 255)|", "e|rgb(58, 65, 74)|rgb(255, 255, 255)|bold underline", "f|rgb(138, 143, 148)||",
+		"g|rgb(223, 228, 233)||italic strike", "h|rgb(223, 228, 233)||italic strike",
+	}
+	if !slices.Equal(drawn, want) {
+		t.Errorf("drawn is\n%q\nwant\n%q", drawn, want)
+	}
 }
 
 // A site that frames the page, or asks for what the page asks for, gets

@@ -23,7 +23,7 @@ const questionsOpen = 8
 const (
 	doctorKept  = 5 * time.Second
 	doctorLimit = 30 * time.Second
-	sizesKept   = 20 * time.Second
+	sizesKept   = 10 * time.Second
 	sizesLimit  = 20 * time.Second
 )
 

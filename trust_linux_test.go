@@ -257,6 +257,14 @@ func TestNetworkIsNotLetIn(t *testing.T) {
 	if r := wide.raw("GET /health HTTP/1.1\r\nConnection: close\r\nHost: rebound.example:" + wide.port() + "\r\n\r\n"); r.status != http.StatusMisdirectedRequest {
 		t.Errorf("a rebound name: status %d, want 421", r.status)
 	}
+	for _, address := range otherAddresses(t) {
+		from := *wide
+		from.addr = "http://" + net.JoinHostPort(address, wide.port())
+		host := "localhost:" + wide.port()
+		if r := from.sendLines("GET", "/manage/overview", "Host: "+host, "Origin: http://"+host); r.status != http.StatusForbidden {
+			t.Errorf("from %s as if it were the own page: status %d, want 403", address, r.status)
+		}
+	}
 }
 
 // otherAddresses are this computer's addresses that are not loopback.
@@ -300,7 +308,7 @@ func TestOtherAccountsAreKeptOut(t *testing.T) {
 	if got := as(0, "/runtime/whoami", "--header", loopback); !strings.HasSuffix(got, " 200") {
 		t.Errorf("this account: %s", got)
 	}
-	for _, path := range []string{"/runtime/whoami", "/health", "/nothing"} {
+	for _, path := range []string{"/runtime/whoami", "/health", "/nothing", "/", "/manage/overview"} {
 		if got := as(65534, path, "--header", loopback); !strings.HasSuffix(got, " 403") || !strings.Contains(got, "another account") {
 			t.Errorf("another account: GET %s: %s", path, got)
 		}

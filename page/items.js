@@ -84,9 +84,9 @@ export const run = (done) => (r) => {
       return `Stopped ${name}.`;
     },
   });
-  const { node, buttons } = item(make('span', {}, r.action), chip, about, stop, shown.box);
+  const { node, buttons } = item(make('span', {}, r.action), chip, about, stop);
   buttons.prepend(shown.toggle);
-  node.append(stop.box, shown.box); // the question comes before the output
+  node.append(shown.box);
   return {
     node, open: shown.open, gone: shown.gone, tell(now) {
       const [text, tone] = outcomes[now.status](now);

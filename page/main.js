@@ -7,7 +7,7 @@ import * as items from './items.js';
 import { visible } from './output.js';
 
 const pause = 2000;         // milliseconds between looks
-const sizesPause = 60_000;  // between looks at the disk, while nothing comes or goes
+const sizesPause = 30_000;  // between looks at the disk, while nothing comes or goes
 const runsShown = 6;        // ended ones, before a person asks for all
 
 const $ = (id) => document.getElementById(id);
@@ -15,6 +15,8 @@ const sizes = { environments: new Map(), sandboxes: new Map(), of: '', at: 0 };
 let last = null; // what was shown last
 let allRuns = false;
 let wake = () => {};
+let looks = 0;  // begun so far
+let newest = 0; // of those whose answer has come
 
 // Each section: what of an overview it lists, and how an item is told from others.
 const sections = [
@@ -32,10 +34,13 @@ function counter() {
   return make('span', { class: 'count' });
 }
 
-// look asks once and shows what comes. It is safe to call at any time.
+// look asks once and shows what comes, unless something newer is shown.
 async function look() {
+  const mine = ++looks;
   try {
     const overview = await ask('GET', '/manage/overview');
+    if (mine < newest) return;
+    newest = mine;
     show(overview);
     told('answers', 'Runs on this computer');
   } catch (error) {
@@ -110,7 +115,7 @@ function showComputer(overview) {
 }
 
 // measure asks what things take on the disk when something came or went, and
-// once a minute.
+// every half minute.
 async function measure(overview) {
   const of = [...overview.environments, ...overview.sandboxes].map((thing) => thing.id).join(' ');
   if (of === '' || (of === sizes.of && Date.now() - sizes.at < sizesPause)) return;

@@ -43,8 +43,5 @@ export function take({ label, of, question, act, done }) {
   box.addEventListener('keydown', (event) => {
     if (event.key === 'Escape') show(false);
   });
-  return { start, box, question: (text) => {
-    box.firstElementChild.textContent = text;
-    box.setAttribute('aria-label', text);
-  } };
+  return { start, box };
 }

@@ -6,9 +6,9 @@ import { background, css, dimmed, foreground, indexed, readable } from './colour
 import { make } from './dom.js';
 
 const linesShown = 5000;
-const linesLive = 300;    // the last ones, which the cursor can still reach
-const columns = 2000;
-const pendingLimit = 4096; // of a sequence whose end has not come
+const linesLive = 300;  // the last ones, which the cursor can still reach
+const columns = 4000;   // of a line, before it goes on in the next
+const heldLimit = 4096; // characters of a sequence whose end has not come
 
 // In this order: a control sequence, a string that is for terminals alone,
 // another escape, a single control character, text.
@@ -38,7 +38,7 @@ export class Terminal {
     const following = box.scrollHeight - box.scrollTop - box.clientHeight < 48;
     let input = this.held + text;
     const cut = pending.exec(input)?.[0] ?? '';
-    this.held = cut.length > pendingLimit ? '' : cut;
+    this.held = cut.length > heldLimit ? '' : cut;
     if (cut) input = input.slice(0, -cut.length);
     for (const [, numbers, final, control, letters] of input.matchAll(token)) {
       if (letters) this.print(letters);
