@@ -102,10 +102,10 @@ func endSignals() (asked, force context.Context, stop func()) {
 }
 
 // announce says where the runtime listens, and what it lets in.
-func announce(c *cli, cfg config, p ports) {
+func announce(c *cli, cfg config, p *ports) {
 	fmt.Fprintf(c.stdout, "agent-runtime %s listens on http://%s\n", programVersion(), p.plain.Addr())
-	if p.secure != nil {
-		fmt.Fprintf(c.stdout, "and with its certificate on https://%s\n", p.secure.Addr())
+	if addr := p.secureAddr(); addr != nil {
+		fmt.Fprintf(c.stdout, "and with its certificate on https://%s\n", addr)
 	}
 	if p.fault != nil {
 		fmt.Fprintf(c.stdout, "WARNING: %s\n", visible(p.fault.Error()))

@@ -51,12 +51,24 @@ func runTLSSetup(_ context.Context, c *cli, args []string) error {
 	if err := c.believe(asked, setup); err != nil {
 		return err
 	}
-	if shows(asked, httpsAddr(cfg), leaf) {
-		fmt.Fprintf(c.stdout, "The running runtime serves it on https://%s.\n", reachable(httpsAddr(cfg)))
-	} else {
-		fmt.Fprintln(c.stdout, "Start agent-runtime serve to use it; one that is running without https is to be started again.")
-	}
+	c.offer(asked, cfg, leaf)
 	return nil
+}
+
+// offer has a running runtime serve the certificate, and tells where.
+func (c *cli) offer(ctx context.Context, cfg config, leaf *x509.Certificate) {
+	_, absent := callControl(cfg.dir, controlRequest{Do: controlReload})
+	addr := httpsAddr(cfg)
+	switch fault := fitsHost(leaf, addr); {
+	case fault != nil:
+		fmt.Fprintln(c.stdout, visible(fault.Error()))
+	case absent != nil:
+		fmt.Fprintln(c.stdout, "agent-runtime serve uses it from its next start.")
+	case shows(ctx, addr, leaf):
+		fmt.Fprintf(c.stdout, "The running runtime serves it on https://%s.\n", reachable(addr))
+	default:
+		fmt.Fprintln(c.stdout, "The running runtime was told of it, and says in its terminal where it serves it.")
+	}
 }
 
 // believe has the system's browsers believe a new certificate in the place of

@@ -37,7 +37,7 @@ const (
 const (
 	controlQuestions = "questions" // tell the open questions
 	controlAnswer    = "answer"    // answer the question ID with Yes
-	controlReload    = "reload"    // act on a change of the state file
+	controlReload    = "reload"    // act on a change of the state file or the certificate
 )
 
 // controlRequest is what the command line asks of the runtime.

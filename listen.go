@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -20,40 +21,92 @@ import (
 // holderTimeout is how long the holder of a port may take to say who it is.
 const holderTimeout = 500 * time.Millisecond
 
+// handshakeTimeout is how long it may take to show a certificate. A server of
+// ours may be busy, and others say at once that they have none.
+const handshakeTimeout = 5 * time.Second
+
 // ports is where the runtime listens.
 type ports struct {
-	plain  net.Listener
-	secure net.Listener       // nil without a certificate that can be used
-	cert   *servedCertificate // nil when secure is
-	fault  error              // why https is not served although there is a certificate
+	cfg   config
+	plain net.Listener
+	cert  *servedCertificate
+	fault error // why https was not served at first although there was a certificate
+
+	mu     sync.Mutex   // guards secure
+	secure net.Listener // nil as long as there was no certificate that could be used
 }
 
 // listen opens the plain port, and the one for https where there is a
 // certificate for it.
-func listen(cfg config, log *slog.Logger) (ports, error) {
+func listen(cfg config, log *slog.Logger) (*ports, error) {
 	plain, err := listenOn(cfg.host, cfg.port, "--port")
 	if err != nil {
-		return ports{}, err
+		return nil, err
 	}
-	p := ports{plain: plain}
-	pair, err := usableCertificate(cfg.dir, time.Now())
-	if errors.Is(err, errNoCertificate) {
-		return p, nil
+	p := &ports{cfg: cfg, plain: plain, cert: &servedCertificate{dir: cfg.dir, log: log}}
+	p.fault = p.certificateFault()
+	switch {
+	case errors.Is(p.fault, errNoCertificate):
+		p.fault = nil
+	case p.fault == nil:
+		if _, err := p.openSecure(); err != nil {
+			return nil, errors.Join(err, plain.Close())
+		}
 	}
-	if err != nil {
-		p.fault = unusableCertificate(err)
-		return p, nil
-	}
-	if p.fault = fitsHost(pair.Leaf, plain.Addr().String()); p.fault != nil {
-		return p, nil
-	}
-	secure, err := listenSecure(cfg)
-	if err != nil {
-		return ports{}, errors.Join(err, plain.Close())
-	}
-	p.cert = &servedCertificate{dir: cfg.dir, log: log}
-	p.secure = tls.NewListener(secure, p.cert.config())
 	return p, nil
+}
+
+// certificateFault tells why there is no certificate for the host listened on.
+func (p *ports) certificateFault() error {
+	pair, err := usableCertificate(p.cfg.dir, time.Now())
+	switch {
+	case errors.Is(err, errNoCertificate):
+		return err
+	case err != nil:
+		return unusableCertificate(err)
+	}
+	return fitsHost(pair.Leaf, p.plain.Addr().String())
+}
+
+// openSecure opens the port for https, and returns nil when it is open.
+func (p *ports) openSecure() (net.Listener, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.secure != nil {
+		return nil, nil
+	}
+	l, err := listenSecure(p.cfg)
+	if err != nil {
+		return nil, err
+	}
+	p.secure = tls.NewListener(l, p.cert.config())
+	return p.secure, nil
+}
+
+// openLate opens the port for https when there is a certificate by now. It
+// returns nil when there is nothing to open, or nothing could be.
+func (p *ports) openLate() net.Listener {
+	if p.certificateFault() != nil {
+		return nil
+	}
+	l, err := p.openSecure()
+	switch {
+	case err != nil:
+		p.cert.log.Warn("https is not served", "reason", err)
+	case l != nil:
+		p.cert.log.Info("https is served with the certificate", "address", "https://"+l.Addr().String())
+	}
+	return l
+}
+
+// secureAddr is where https is served; nil where it is not.
+func (p *ports) secureAddr() net.Addr {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.secure == nil {
+		return nil
+	}
+	return p.secure.Addr()
 }
 
 func listenSecure(cfg config) (net.Listener, error) {
@@ -80,18 +133,23 @@ func listenOn(host string, port int, setting string) (net.Listener, error) {
 	return l, nil
 }
 
-// all lists the open ports.
-func (p ports) all() []net.Listener {
+// all lists the open ports. Without ports there are none.
+func (p *ports) all() []net.Listener {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	return slices.DeleteFunc([]net.Listener{p.plain, p.secure}, func(l net.Listener) bool { return l == nil })
 }
 
 // addresses lists the addresses that pages can use now, in the order in which
 // they should try them.
-func (p ports) addresses() []string {
+func (p *ports) addresses() []string {
 	list := []string{"http://" + reachable(p.plain.Addr().String())}
-	if p.cert != nil {
+	if addr := p.secureAddr(); addr != nil {
 		if _, err := p.cert.load(); err == nil {
-			list = append(list, "https://"+reachable(p.secure.Addr().String()))
+			list = append(list, "https://"+reachable(addr.String()))
 		}
 	}
 	return list
@@ -130,7 +188,7 @@ func fitsHost(leaf *x509.Certificate, addr string) error {
 func shows(ctx context.Context, addr string, leaf *x509.Certificate) bool {
 	roots := x509.NewCertPool()
 	roots.AddCert(leaf)
-	dialer := &tls.Dialer{NetDialer: &net.Dialer{Timeout: holderTimeout}, Config: &tls.Config{RootCAs: roots}}
+	dialer := &tls.Dialer{NetDialer: &net.Dialer{Timeout: handshakeTimeout}, Config: &tls.Config{RootCAs: roots}}
 	conn, err := dialer.DialContext(ctx, "tcp", reachable(addr))
 	if err != nil {
 		return false

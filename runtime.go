@@ -41,7 +41,8 @@ type runtimeParts struct {
 	terminal  *terminal
 	questions *questions
 	control   *controlServer
-	ports     ports
+	ports     *ports
+	opened    chan net.Listener // a port that is opened late
 	processes *processes
 	envs      *environments
 	server    *server
@@ -58,14 +59,19 @@ func newRuntime(c *cli, cfg config, asked, force context.Context) *runtimeParts 
 	ps.toolMark = familyPrefix(cfg.dir) + "tool"
 	return &runtimeParts{
 		cli: c, cfg: cfg, log: newLogger(term, level), terminal: term, asked: asked, force: force,
-		questions: newQuestions(questionsOpen, cfg.pairingTimeout), processes: ps,
+		questions: newQuestions(questionsOpen, cfg.pairingTimeout), processes: ps, opened: make(chan net.Listener, 1),
 	}
 }
 
 // open makes everything ready to serve. The data folder and the port are
 // taken first: where either has another holder, nothing is changed.
 func (rt *runtimeParts) open() (err error) {
-	reload := func() { _, _ = rt.server.grants() }
+	reload := func() {
+		_, _ = rt.server.grants()
+		if l := rt.ports.openLate(); l != nil {
+			rt.opened <- l // the only one there ever is, so there is room
+		}
+	}
 	if rt.control, err = listenControl(rt.cfg.dir, rt.questions, reload, rt.log); err != nil {
 		return err
 	}
@@ -132,12 +138,12 @@ func (rt *runtimeParts) newServer() (*server, error) {
 
 // newDoctor looks for what works on this machine when the own page asks.
 func (rt *runtimeParts) newDoctor() *recent[diagnosis] {
-	cfg := rt.cfg
-	if rt.ports.secure != nil {
-		cfg.httpsPort = rt.ports.secure.Addr().(*net.TCPAddr).Port // it may have been any free one
-	}
 	port := portServed(rt.ports.plain.Addr().String())
 	return newRecent(rt.asked, doctorKept, doctorLimit, func(ctx context.Context) (diagnosis, error) {
+		cfg := rt.cfg
+		if addr, ok := rt.ports.secureAddr().(*net.TCPAddr); ok {
+			cfg.httpsPort = addr.Port // it may have been any free one
+		}
 		return examine(ctx, rt.processes, rt.cli.environ, cfg, port, checkHTTPS(ctx, cfg)), nil
 	})
 }
@@ -173,20 +179,7 @@ func (rt *runtimeParts) serve() error {
 	rt.group.Go(func() { rt.server.sandboxes.reap(background) })
 	rt.group.Go(func() { rt.server.uses.keep(background, rt.server.state) })
 	web := newHTTPServer(rt.asked, newHandler(rt.server), rt.log)
-	listeners := rt.ports.all()
-	failed := make(chan error, len(listeners))
-	for _, l := range listeners {
-		rt.group.Go(func() { // ends with the web server
-			if err := web.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-				failed <- err
-			}
-		})
-	}
-	var err error
-	select {
-	case <-rt.asked.Done():
-	case err = <-failed:
-	}
+	err := rt.answer(web)
 	rt.questions.close()
 	rt.group.Go(func() { endAnswers(rt.force, web) })
 	rt.group.Go(rt.server.kernels.close)
@@ -199,6 +192,32 @@ func (rt *runtimeParts) serve() error {
 	stop()
 	rt.group.Wait()
 	return err
+}
+
+// answer has web answer on all ports until the program is asked to end, or a
+// port fails.
+func (rt *runtimeParts) answer(web *http.Server) error {
+	failed := make(chan error, 2) // a port for http, and one for https
+	answerOn := func(l net.Listener) {
+		rt.group.Go(func() { // ends with the web server
+			if err := web.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				failed <- err
+			}
+		})
+	}
+	for _, l := range rt.ports.all() {
+		answerOn(l)
+	}
+	for {
+		select {
+		case l := <-rt.opened:
+			answerOn(l)
+		case err := <-failed:
+			return err
+		case <-rt.asked.Done():
+			return nil
+		}
+	}
 }
 
 // endAnswers lets answers under way come to their end for a moment, or until

@@ -80,6 +80,10 @@ func TestCertificateIsMadeServedReplacedAndRemoved(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	env := programEnv(dir, "AGENT_RUNTIME_HTTPS_PORT=0")
+	rt := startRuntime(t, withDir(dir), withEnv("AGENT_RUNTIME_HTTPS_PORT=0"))
+	if got := rt.addresses(); !slices.Equal(got, []string{rt.addr}) {
+		t.Errorf("before there is a certificate pages are told of %q", got)
+	}
 	if out, code := runProgram(t, env, "tls", "setup"); code != exitDone || !strings.Contains(out, "Made a certificate for localhost, 127.0.0.1 and ::1") {
 		t.Fatalf("tls setup = %d, %s", code, out)
 	}
@@ -88,8 +92,7 @@ func TestCertificateIsMadeServedReplacedAndRemoved(t *testing.T) {
 			t.Errorf("%s has the mode %v, %v; want %v", path, info.Mode().Perm(), err, mode)
 		}
 	}
-	rt := startRuntime(t, withDir(dir), withEnv("AGENT_RUNTIME_HTTPS_PORT=0"))
-	groups, _ := rt.screen.await(t, 0, `with its certificate on (https://127\.0\.0\.1:(\d+))`)
+	groups, _ := rt.screen.await(t, 0, `https is served with the certificate" address=(https://127\.0\.0\.1:(\d+))`)
 	secure := groups[1]
 	checkSecureRules(t, rt, secure, trusting(t, dir))
 	if got := rt.addresses(); !slices.Equal(got, []string{rt.addr, secure}) {
@@ -122,6 +125,7 @@ func TestCertificateIsMadeServedReplacedAndRemoved(t *testing.T) {
 	if got := rt.addresses(); !slices.Equal(got, []string{rt.addr}) {
 		t.Errorf("without a certificate pages are told of %q", got)
 	}
+	rt.screen.await(t, 0, "https is not served")
 	if said := strings.Count(rt.screen.String(), "https is not served"); said != 1 {
 		t.Errorf("the terminal tells %d times that https is not served, want once", said)
 	}

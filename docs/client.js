@@ -192,7 +192,7 @@ export function diagnose({ address, info, needs, something, safari, permission }
     [permission === 'framed', 'refused', 'The page around this one keeps it from your computer. Open this page in a tab of its own.'],
     [permission === 'denied', 'refused', 'Your browser keeps this page from your computer. Allow "apps on device" or "local network" in the site settings, and reload the page.'],
     [permission === 'prompt', 'refused', 'Your browser asks whether this page may reach your computer. Choose Allow.'],
-    [safari, 'unsupported', 'Safari needs a certificate: type "agent-runtime tls setup" in a terminal, and start agent-runtime again. This address tells whether it runs:', address + '/'],
+    [safari, 'unsupported', 'Safari needs a certificate: type "agent-runtime tls setup" in a terminal. This address tells whether agent-runtime runs:', address + '/'],
     [something, 'wrong-version', `Another program, or a very old agent-runtime, answers at ${address}. End it and start agent-runtime.`],
     [true, 'not-running', 'agent-runtime is not running. Type "agent-runtime serve" in a terminal.'],
   ].find(([so]) => so);
