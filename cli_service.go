@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 )
@@ -14,8 +15,16 @@ func serviceCommands() []command {
 	}
 }
 
-// service is the service for this program and this account.
-func (c *cli) service(cfg config) (*service, error) {
+// service reads the arguments of a command, and finds the service for this
+// program and this account.
+func (c *cli) service(flags *flag.FlagSet, args []string) (*service, error) {
+	if _, err := parseArgs(flags, args); err != nil {
+		return nil, err
+	}
+	cfg, err := c.config()
+	if err != nil {
+		return nil, err
+	}
 	program, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
@@ -31,14 +40,7 @@ func (c *cli) service(cfg config) (*service, error) {
 func runServiceInstall(ctx context.Context, c *cli, args []string) error {
 	flags := newFlags("service install")
 	toPrint := flags.Bool("print", false, "print the file that would be written, and change nothing")
-	if _, err := parseArgs(flags, args); err != nil {
-		return err
-	}
-	cfg, err := c.config()
-	if err != nil {
-		return err
-	}
-	s, err := c.service(cfg)
+	s, err := c.service(flags, args)
 	if err != nil {
 		return err
 	}
@@ -46,15 +48,11 @@ func runServiceInstall(ctx context.Context, c *cli, args []string) error {
 		_, err := fmt.Fprint(c.stdout, s.text)
 		return err
 	}
-	program, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("find this program: %w", err)
-	}
-	if err := lastingProgram(program, os.TempDir()); err != nil {
+	if err := lastingProgram(s.settings.program, os.TempDir()); err != nil {
 		return err
 	}
 	ps := newProcesses()
-	if _, err := callControl(cfg.dir, controlRequest{Do: controlQuestions}); err == nil && !s.runs(ctx, ps, c.environ) {
+	if _, err := callControl(s.settings.dir, controlRequest{Do: controlQuestions}); err == nil && !s.runs(ctx, ps, c.environ) {
 		return problemf(kindConflict, "agent-runtime serve runs already, and not as the service; end it with Ctrl-C in its terminal, and install the service then.")
 	}
 	if err := s.install(ctx, ps, c.environ); err != nil {
@@ -101,14 +99,7 @@ func runServiceUninstall(ctx context.Context, c *cli, args []string) error {
 }
 
 func runServiceStatus(ctx context.Context, c *cli, args []string) error {
-	if _, err := parseArgs(newFlags("service status"), args); err != nil {
-		return err
-	}
-	cfg, err := c.config()
-	if err != nil {
-		return err
-	}
-	s, err := c.service(cfg)
+	s, err := c.service(newFlags("service status"), args)
 	if err != nil {
 		return err
 	}

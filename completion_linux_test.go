@@ -16,7 +16,7 @@ import (
 // rest, in a folder that holds `my lab` and a file `mine`, and the arguments
 // that the command then gets, each after a bar, as a pattern.
 var completionLines = []struct{ typed, want string }{
-	{"ser\t", `\|serve`},
+	{"doc\t", `\|doctor`},
 	{"lab ch\t", `\|lab\|check`},
 	{"lab check my\t", `\|lab\|check\|my lab/?`},
 	{"lab run m\tsetup", `\|lab\|run\|my lab/setup`},
@@ -122,7 +122,7 @@ func TestFishCompletesCommandsFlagsAndFolders(t *testing.T) {
 	home := t.TempDir()
 	writeTestFile(t, filepath.Join(home, "agent-runtime.fish"), script)
 	for typed, want := range map[string]string{
-		"ser": "serve", "lab ch": "check", "lab check m": "my lab/", "lab run m": "my lab/", "lab run x m": "", "approve m": "", "serve ": "",
+		"doc": "doctor", "lab ch": "check", "lab check m": "my lab/", "lab run m": "my lab/", "lab run x m": "", "approve m": "", "serve ": "",
 		"token create x --sc": "--scope", "token create x --scope s": "sandbox", "token create x --scope=s": "--scope=sandbox",
 		"env create --python mi": "mine", "serve --no": "--no-pairing", "completion z": "zsh", "lab lab ch": "", "tok": "token",
 	} {

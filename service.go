@@ -18,10 +18,11 @@ import (
 // service is how one system keeps the runtime going: a file, and programs that
 // make the system heed it.
 type service struct {
-	manager string // who starts it, in words
-	file    string
-	text    string // what the file should hold
-	log     string // the command that shows what the runtime says
+	settings serviceSettings
+	manager  string // who starts it, in words
+	file     string
+	text     string // what the file should hold
+	log      string // the command that shows what the runtime says
 
 	reach   []string // succeeds when the manager answers for this account
 	start   []serviceStep
@@ -48,7 +49,7 @@ func systemdService(configHome string, s serviceSettings) (*service, error) {
 	systemctl := func(args ...string) []string { return append([]string{"systemctl", "--user"}, args...) }
 	reload := serviceStep{argv: systemctl("daemon-reload")}
 	return &service{
-		manager: "systemd", text: text,
+		settings: s, manager: "systemd", text: text,
 		file:    filepath.Join(configHome, "systemd", "user", unit),
 		log:     "journalctl --user --unit " + serviceName,
 		reach:   systemctl("show", "--property=Version"),
@@ -69,7 +70,7 @@ func launchdService(home string, uid int, s serviceSettings) *service {
 	launchctl := func(args ...string) []string { return append([]string{"launchctl"}, args...) }
 	bootout := serviceStep{argv: launchctl("bootout", target), mayFail: true}
 	return &service{
-		manager: "launchd", file: file, text: launchdText(s, log), log: shellQuote([]string{"tail", "-f", log}),
+		settings: s, manager: "launchd", file: file, text: launchdText(s, log), log: shellQuote([]string{"tail", "-f", log}),
 		reach: launchctl("print", domain),
 		// A service that is being ended may not be started for a moment.
 		start:   []serviceStep{bootout, {argv: launchctl("enable", target)}, {argv: launchctl("bootstrap", domain, file), tries: 10}},

@@ -268,7 +268,11 @@ const plistReader = "import json, plistlib, sys; json.dump(plistlib.loads(sys.st
 func TestAgentOfLaunchdIsReadAsItIsMeant(t *testing.T) {
 	t.Parallel()
 	s := serviceSettings{program: `/Users/A & <B>/"x" 'y' ]]>/agent-runtime`, dir: "/data/é &amp;", path: "/a b:/c%d\\e", grace: 8 * time.Second}
-	cmd := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", plistReader)
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("this test needs Python: sudo apt-get install python3")
+	}
+	cmd := exec.CommandContext(t.Context(), python, "-c", plistReader)
 	cmd.Stdin = strings.NewReader(launchdText(s, "/log<1>"))
 	var errs strings.Builder
 	cmd.Stderr = &errs
