@@ -27,7 +27,7 @@ var rankOrder = []struct {
 		"kernel32", "problem", "disk", "flight", "recent", "text", "shellquote", "window", "atomicfile", "filelock", "privatedir", "sockdir",
 		"job", "consolebreak", "outputpipe", "proc", "tool", "gitstat", "wait", "wordtail"}},
 	{"formats", []string{"net/http", "os/exec"}, []string{
-		"scope", "serviceunit", "origin", "tomltext", "tomltree", "manifest", "config", "certificate",
+		"jsonrpc", "modeltext", "scope", "serviceunit", "origin", "tomltext", "tomltree", "manifest", "config", "certificate",
 		"gitobject", "gitsource", "gittree", "giterror", "gitredirect",
 		"zmtp", "jupyter", "celloutput",
 		"seccomp", "bwrap", "sandboxpath"}},
@@ -47,7 +47,9 @@ var rankOrder = []struct {
 		"cellwriter", "http_kernel", "http_sandbox", "http_manage", "http_takeback"}},
 	{"table", []string{"os/exec"}, []string{"route", "openapi", "routes"}},
 	{"command line", nil, []string{
-		"listen", "portcheck", "command", "cli", "completionbash", "completionzsh", "completionfish", "completion", "manpage", "runtime", "cli_serve", "cli_service", "cli_questions", "cli_access", "cli_labinit", "cli_lab", "cli_env", "cli_learner", "cli_tls", "doctor", "main"}},
+		"listen", "portcheck", "command", "cli",
+		"completionbash", "completionzsh", "completionfish", "completion", "manpage", "runtime",
+		"cli_serve", "cli_service", "cli_questions", "cli_access", "cli_labinit", "cli_lab", "cli_env", "cli_learner", "cli_tls", "doctor", "main"}},
 }
 
 // noImports lets the type checker go on without the packages imported: only
