@@ -111,6 +111,8 @@ func TestExitStatusesAndErrorsInOneSentence(t *testing.T) {
 		{"token create", 2, "NAME"}, {"token create x --scope all", 2, "sandbox"}, {"token create x y", 2, "NAME"}, {"token revoke", 2, "NAME"},
 		{"pairing revoke", 2, "ORIGIN"}, {"approve", 2, "ID"}, {"deny a b", 2, "ID"}, {"lab run x", 2, "ACTION"}, {"lab forget", 2, "REPO"},
 		{"lab check a b", 2, "DIR"}, {"env create", 2, "ID"}, {"env list x", 2, "env list"}, {"doctor x", 2, "doctor"},
+		{"mcp x", 2, "mcp --help"}, {"mcp --url http://course.example", 1, "loopback"}, {"mcp --token-file /nowhere", 1, "/nowhere"},
+		{"mcp --token-file " + lab + "/lab.toml", 1, "token create"}, {"mcp --token-file /dev/null", 1, "token create"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			t.Parallel()

@@ -217,3 +217,25 @@ func TestManifestsOfTheDocumentsAreValid(t *testing.T) {
 		}
 	}
 }
+
+func TestEveryToolOfAgentsIsDocumented(t *testing.T) {
+	t.Parallel()
+	var documented, known []string
+	for _, cells := range tableRows(readDoc(t, "docs/agents.md"), "tool") {
+		documented = append(documented, unquoted(cells[0])+" "+strings.ReplaceAll(cells[1], "`", ""))
+	}
+	for _, tool := range newMCPSession(nil, "", nil, nil).tools {
+		words := []string{tool.name}
+		for _, p := range tool.params {
+			if p.required {
+				words = append(words, p.name)
+			} else {
+				words = append(words, "["+p.name+"]")
+			}
+		}
+		known = append(known, strings.Join(words, " "))
+	}
+	if !slices.Equal(documented, known) {
+		t.Errorf("docs/agents.md has the tools\n%s\nand there are\n%s", strings.Join(documented, "\n"), strings.Join(known, "\n"))
+	}
+}

@@ -18,7 +18,7 @@ func main() {
 
 // commands lists everything that a person can type.
 func commands() []command {
-	return slices.Concat(serveCommands(), serviceCommands(), questionCommands(), accessCommands(), labCommands(), envCommands(), learnerCommands(), tlsCommands(), []command{
+	return slices.Concat(serveCommands(), serviceCommands(), questionCommands(), accessCommands(), labCommands(), envCommands(), learnerCommands(), tlsCommands(), agentCommands(), []command{
 		{"doctor", "[--json]", "tell what works on this machine, and what to do about the rest", runDoctor},
 		{"completion", "SHELL", "write the completion of bash, zsh or fish, for a file that the shell reads", func(ctx context.Context, c *cli, args []string) error {
 			return runCompletion(ctx, c, commands(), args)
