@@ -25,8 +25,8 @@ type overviewAnswer struct {
 	Folder          string           `json:"folder"`
 	PairingRequired bool             `json:"pairing_required"`
 	Questions       []ownQuestion    `json:"questions"`
-	Sites           []ownSite        `json:"sites"`
-	Clients         []ownClient      `json:"clients"`
+	Sites           []ownGrant       `json:"sites"`
+	Clients         []ownGrant       `json:"clients"`
 	Labs            []ownLab         `json:"labs"`
 	Runs            []ownRun         `json:"runs"` // newest first: those that go on, and the last ended ones
 	Kernels         []ownKernel      `json:"kernels"`
@@ -44,20 +44,13 @@ type ownQuestion struct {
 	Waiting int      `json:"waiting"` // requests that wait for the answer
 }
 
-type ownSite struct {
-	Origin   string  `json:"origin"`
+// ownGrant is a site, named by its origin, or a local program that was let in.
+type ownGrant struct {
+	Name     string  `json:"name"`
 	Scope    scope   `json:"scope"`
 	Could    string  `json:"could"` // what the scope lets it do
-	PairedAt string  `json:"paired_at"`
+	Since    string  `json:"since"`
 	LastUsed *string `json:"last_used"`
-}
-
-type ownClient struct {
-	Name      string  `json:"name"`
-	Scope     scope   `json:"scope"`
-	Could     string  `json:"could"`
-	CreatedAt string  `json:"created_at"`
-	LastUsed  *string `json:"last_used"`
 }
 
 type ownLab struct {
@@ -129,24 +122,26 @@ func ownQuestions(open []question) []ownQuestion {
 	return told
 }
 
-func ownSites(data *stateData, used map[principal]time.Time) []ownSite {
-	told := []ownSite{}
+func ownSites(data *stateData, used map[principal]time.Time) []ownGrant {
+	told := []ownGrant{}
 	for _, origin := range slices.Sorted(maps.Keys(data.Pairings)) {
-		p := data.Pairings[origin]
-		told = append(told, ownSite{Origin: origin, Scope: p.Scope, Could: p.Scope.text(), PairedAt: timestamp(p.PairedAt),
-			LastUsed: timestampOrNull(lastUsed(used, data, principal(origin)))})
+		told = append(told, ownGrantOf(data, used, principal(origin), origin))
 	}
 	return told
 }
 
-func ownClients(data *stateData, used map[principal]time.Time) []ownClient {
-	told := []ownClient{}
+func ownClients(data *stateData, used map[principal]time.Time) []ownGrant {
+	told := []ownGrant{}
 	for _, name := range slices.Sorted(maps.Keys(data.Clients)) {
-		c := data.Clients[name]
-		told = append(told, ownClient{Name: name, Scope: c.Scope, Could: c.Scope.text(), CreatedAt: timestamp(c.CreatedAt),
-			LastUsed: timestampOrNull(lastUsed(used, data, principal(clientPrincipal+name)))})
+		told = append(told, ownGrantOf(data, used, principal(clientPrincipal+name), name))
 	}
 	return told
+}
+
+func ownGrantOf(data *stateData, used map[principal]time.Time, p principal, name string) ownGrant {
+	has := granted(data, p)
+	return ownGrant{Name: name, Scope: has, Could: has.text(), Since: timestamp(grantedSince(data, p)),
+		LastUsed: timestampOrNull(lastUsed(used, data, p))}
 }
 
 func timestampOrNull(t time.Time) *string {

@@ -184,7 +184,7 @@ func TestOwnPageSeesAndTakesBackWhatSitesHave(t *testing.T) {
 		checkSchema(t, path, answerSchemaOf(t, doc, path), asJSON[any](t, own.want(http.StatusOK, "GET", path, nil)))
 	}
 	o := rt.overview()
-	if len(o.Sites) != 1 || o.Sites[0].Origin != page.origin || o.Sites[0].Scope != scopeActions || o.Sites[0].LastUsed == nil || o.Clients[0].LastUsed == nil {
+	if len(o.Sites) != 1 || o.Sites[0].Name != page.origin || o.Sites[0].Scope != scopeActions || o.Sites[0].LastUsed == nil || o.Clients[0].LastUsed == nil {
 		t.Errorf("sites %+v, clients %+v", o.Sites, o.Clients)
 	}
 	if len(o.Labs) != 1 || o.Labs[0].Repo != repo || o.Labs[0].Versions[0].Commit != commit || o.Labs[0].Versions[0].Actions[0].Steps[0] == "" {

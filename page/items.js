@@ -165,7 +165,7 @@ function access({ name, label, path, body, done }) {
   return {
     node, tell(now) {
       mark(chip, now.scope, now.scope === 'code' ? 'warn' : '');
-      granted.tell(now.paired_at ?? now.created_at);
+      granted.tell(now.since);
       if (now.last_used) used.tell(now.last_used);
       about.tell(granted, now.last_used ? used : 'never used');
       put(could, `It could ${now.could}.`);
@@ -173,8 +173,8 @@ function access({ name, label, path, body, done }) {
   };
 }
 
-export const site = (done) => (s) => access({ name: s.origin, label: s.origin, path: '/manage/sites/revoke', body: { origin: s.origin }, done });
-export const client = (done) => (c) => access({ name: c.name, label: who(`local:${c.name}`), path: '/manage/clients/revoke', body: { name: c.name }, done });
+export const site = (done) => ({ name }) => access({ name, label: name, path: '/manage/sites/revoke', body: { origin: name }, done });
+export const client = (done) => ({ name }) => access({ name, label: who(`local:${name}`), path: '/manage/clients/revoke', body: { name }, done });
 
 export const lab = (done, refresh) => (l) => {
   const versions = make('div', { class: 'wide' });

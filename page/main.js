@@ -24,7 +24,7 @@ const sections = [
   ['runs', (r) => r.run_id, items.run(look)],
   ['kernels', (k) => `${k.principal} ${k.lab_id}`, items.kernel(look)],
   ['sandboxes', (s) => s.id, items.sandbox(look, sizes)],
-  ['sites', (s) => s.origin, items.site(look)],
+  ['sites', (s) => s.name, items.site(look)],
   ['clients', (c) => c.name, items.client(look)],
   ['labs', (l) => l.repo, items.lab(look, refresh)],
   ['environments', (e) => e.id, items.environment(look, sizes)],
@@ -37,18 +37,18 @@ function counter() {
 // look asks once and shows what comes, unless something newer is shown.
 async function look() {
   const mine = ++looks;
+  let overview;
   try {
-    const overview = await ask('GET', '/manage/overview');
-    if (mine < newest) return;
-    newest = mine;
-    show(overview);
-    told('answers', 'Runs on this computer');
+    overview = await ask('GET', '/manage/overview');
   } catch (error) {
     if (error instanceof Refused) told('silent', 'Refused', error.message);
-    else if (error instanceof TypeError || error.name === 'TimeoutError') {
-      told('silent', 'Does not answer', last ? `${why(error)}. What stands here is how it was when it last did.` : `${why(error)}.`);
-    } else throw error;
+    else told('silent', 'Does not answer', `${why(error)}.${last ? ' What stands here is how it was when it last did.' : ''}`);
+    return;
   }
+  if (mine < newest) return;
+  newest = mine;
+  show(overview);
+  told('answers', 'Runs on this computer');
 }
 
 // told shows whether the runtime answers, and tells when that changes.
