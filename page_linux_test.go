@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // ownPageBrowser is a browser that shows the runtime's own page.
@@ -234,7 +235,10 @@ func checkOwnOutput(t *testing.T, b *ownPageBrowser) {
 
 func TestOwnPageOfAFreshRuntimeSaysWhatToDoFirst(t *testing.T) {
 	t.Parallel()
-	b := newOwnPageBrowser(t, startRuntime(t))
+	dir := filepath.Join(t.TempDir(), "data")
+	giveCertificate(t, dir, mustCertificate(t, time.Now()), 0o600)
+	rt := startRuntime(t, withDir(dir), withEnv("AGENT_RUNTIME_HTTPS_PORT=0"))
+	b := newOwnPageBrowser(t, rt)
 	b.awaitIn("checks", "state file")
 	for section, want := range map[string]string{
 		"questions": "Nobody asks", "runs": "Start an action", "kernels": "first cell", "sandboxes": "learner add", "sites": "Open a course page",
@@ -245,6 +249,10 @@ func TestOwnPageOfAFreshRuntimeSaysWhatToDoFirst(t *testing.T) {
 		}
 	}
 	b.checkLooks(t, "empty")
+	secure := rt.overview().Addresses[1]
+	b.open(secure + "/")
+	b.await("document.getElementById('state').dataset.state === 'answers'")
+	b.awaitIn("computer", secure)
 }
 
 func TestOwnPageShowsWhatTerminalsShow(t *testing.T) {
