@@ -50,15 +50,18 @@ func trusting(t *testing.T, dir string) *http.Client {
 		DisableKeepAlives: true, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots}}}
 }
 
-// get makes a request as the runtime's own page would, unless host is another.
-func get(t *testing.T, client *http.Client, url, host string) reply {
+// get makes a request with more lines in its header.
+func get(t *testing.T, client *http.Client, url string, lines ...string) reply {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Host = host
-	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	for _, line := range lines {
+		name, value, _ := strings.Cut(line, ": ")
+		r.Header.Set(name, value)
+	}
+	r.Host = r.Header.Get("Host")
 	answer, err := client.Do(r)
 	if err != nil {
 		return reply{err: err}
@@ -105,13 +108,13 @@ func TestCertificateIsMadeServedReplacedAndRemoved(t *testing.T) {
 
 	old := trusting(t, dir)
 	giveCertificate(t, dir, mustCertificate(t, time.Now().Add(-390*oneDay)), 0o600) // as if a year had gone by
-	if r := get(t, trusting(t, dir), secure+"/health", ""); r.status != http.StatusOK {
+	if r := get(t, trusting(t, dir), secure+"/health"); r.status != http.StatusOK {
 		t.Errorf("after a change of the certificate: %+v", r)
 	}
 	if out, code := runProgram(t, known, "tls", "setup"); code != exitDone || !strings.Contains(out, "The running runtime serves it on "+secure) {
 		t.Errorf("renewing = %d, %s", code, out)
 	}
-	if r := get(t, old, secure+"/health", ""); r.err == nil {
+	if r := get(t, old, secure+"/health"); r.err == nil {
 		t.Error("the runtime still shows a certificate that was replaced")
 	}
 
@@ -119,7 +122,7 @@ func TestCertificateIsMadeServedReplacedAndRemoved(t *testing.T) {
 	if out, code := runProgram(t, env, "tls", "remove"); code != exitDone {
 		t.Errorf("tls remove = %d, %s", code, out)
 	}
-	if r := get(t, client, secure+"/health", ""); r.err == nil {
+	if r := get(t, client, secure+"/health"); r.err == nil {
 		t.Error("https is served without a certificate")
 	}
 	if got := rt.addresses(); !slices.Equal(got, []string{rt.addr}) {
@@ -140,16 +143,27 @@ func TestCertificateIsMadeServedReplacedAndRemoved(t *testing.T) {
 // checkSecureRules sees to it that what holds for http holds for https.
 func checkSecureRules(t *testing.T, rt *testRuntime, secure string, client *http.Client) {
 	t.Helper()
-	r := get(t, client, secure+"/runtime/whoami", "")
+	const samePage = "Sec-Fetch-Site: same-origin"
+	r := get(t, client, secure+"/runtime/whoami", samePage)
 	if me := asJSON[whoamiAnswer](t, r); r.status != http.StatusOK || string(me.Principal) != secure {
 		t.Errorf("the runtime's own page is %d %+v over https, want %s", r.status, me, secure)
 	}
-	if r := get(t, client, secure+"/health", "course.example.test"); r.status != http.StatusMisdirectedRequest {
-		t.Errorf("another Host over https is %d, want 421", r.status)
-	}
-	plainPort := rt.addr[strings.LastIndex(rt.addr, ":"):]
-	if r := get(t, client, secure+"/health", "127.0.0.1"+plainPort); r.status != http.StatusMisdirectedRequest {
-		t.Errorf("the Host of the plain address over https is %d, want 421", r.status)
+	plain := strings.TrimPrefix(rt.addr, "http://")
+	for _, c := range []struct {
+		path, line string
+		status     int
+	}{
+		{"/health", "Host: course.example.test", http.StatusMisdirectedRequest},
+		{"/health", "Host: " + plain, http.StatusMisdirectedRequest},
+		{"/runtime/whoami", "Origin: https://course.example.test", http.StatusUnauthorized},
+		{"/manage/overview", "Origin: " + secure, http.StatusOK},
+		{"/manage/overview", samePage, http.StatusOK},
+		{"/manage/overview", "Origin: " + rt.addr, http.StatusForbidden},
+		{"/manage/overview", "Origin: http://" + strings.TrimPrefix(secure, "https://"), http.StatusForbidden},
+	} {
+		if r := get(t, client, secure+c.path, c.line); r.status != c.status {
+			t.Errorf("over https %s with %q is %d, %v; want %d", c.path, c.line, r.status, r.err, c.status)
+		}
 	}
 	addr := strings.TrimPrefix(secure, "https://")
 	for _, c := range []struct {
@@ -159,18 +173,34 @@ func checkSecureRules(t *testing.T, rt *testRuntime, secure string, client *http
 	}{{"TLS 1.1", tls.VersionTLS11, false}, {"TLS 1.2", tls.VersionTLS12, true}, {"TLS 1.3", tls.VersionTLS13, true}} {
 		config := client.Transport.(*http.Transport).TLSClientConfig.Clone()
 		config.MinVersion, config.MaxVersion, config.NextProtos = tls.VersionTLS10, c.max, []string{"h2", "http/1.1"}
-		conn, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", addr)
-		if (err == nil) != c.ok {
-			t.Errorf("%s: %v, want it to work: %v", c.name, err, c.ok)
-		}
-		if err == nil {
-			if state := conn.(*tls.Conn).ConnectionState(); state.NegotiatedProtocol != "http/1.1" {
-				t.Errorf("%s: the protocol is %q, want http/1.1", c.name, state.NegotiatedProtocol)
+		config.ClientSessionCache = tls.NewLRUClientSessionCache(1)
+		for range 2 {
+			conn, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", addr)
+			if (err == nil) != c.ok {
+				t.Errorf("%s: %v, want it to work: %v", c.name, err, c.ok)
 			}
-			_ = conn.Close()
+			if err == nil {
+				checkConnection(t, conn.(*tls.Conn))
+			}
 		}
 	}
 	site{rt: rt}.want(http.StatusOK, "GET", "/health", nil)
+}
+
+// checkConnection wants a connection to be for HTTP/1 and to have seen the
+// certificate; one that was taken up again would not have.
+func checkConnection(t *testing.T, conn *tls.Conn) {
+	t.Helper()
+	defer conn.Close()
+	if _, err := conn.Write([]byte("GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")); err != nil {
+		t.Error(err)
+	}
+	if _, err := conn.Read(make([]byte, 1)); err != nil { // what resumes a session would come before it
+		t.Error(err)
+	}
+	if state := conn.ConnectionState(); state.NegotiatedProtocol != "http/1.1" || state.DidResume {
+		t.Errorf("%s: the protocol is %q, and it goes on with an earlier session: %v", tls.VersionName(state.Version), state.NegotiatedProtocol, state.DidResume)
+	}
 }
 
 func TestSetupKeepsAGoodCertificateAndReplacesTheRest(t *testing.T) {
