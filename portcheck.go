@@ -42,6 +42,9 @@ func checkHTTPS(ctx context.Context, cfg config) checkup {
 		return failedCheck("https", false, err)
 	}
 	check.Detail = "the certificate lasts until " + dayOf(pair.Leaf.NotAfter)
+	if time.Until(pair.Leaf.NotAfter) < certificateRenewal {
+		check.Hint = hint
+	}
 	if shows(ctx, addr, pair.Leaf) {
 		check.OK, check.Detail = true, check.Detail+", and agent-runtime answers on "+addr
 		return check

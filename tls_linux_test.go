@@ -226,6 +226,9 @@ func TestSetupKeepsAGoodCertificateAndReplacesTheRest(t *testing.T) {
 		left := filepath.Join(dir, certificateFolder, "."+certificateFile+".1"+unfinishedSuffix)
 		writeTestFile(t, left, "of a setup that was killed")
 		stays := strings.Contains(c.says, "stays")
+		if check := checkHTTPS(t.Context(), config{dir: dir, host: "127.0.0.1"}); (check.Hint == "") != stays {
+			t.Errorf("%s: the doctor advises %q, want it to advise nothing: %v", c.name, check.Hint, stays)
+		}
 		if got := sayHere(t, programEnv(dir, "AGENT_RUNTIME_HTTPS_PORT=0"), "tls", "setup"); got.code != exitDone || !strings.Contains(got.stdout, c.says) {
 			t.Errorf("%s: %+v, want %q", c.name, got, c.says)
 		}
