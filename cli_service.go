@@ -34,7 +34,7 @@ func (c *cli) service(flags *flag.FlagSet, args []string) (*service, error) {
 		return nil, err
 	}
 	home, _ := os.UserHomeDir() // the system says whether it needs one
-	return platformService(c.getenv, home, settings)
+	return serviceHere(c.getenv, home, settings)
 }
 
 func runServiceInstall(ctx context.Context, c *cli, args []string) error {
@@ -82,7 +82,7 @@ func runServiceUninstall(ctx context.Context, c *cli, args []string) error {
 		return err
 	}
 	home, _ := os.UserHomeDir()
-	s, err := platformService(c.getenv, home, serviceSettings{}) // what it would hold does not matter
+	s, err := serviceHere(c.getenv, home, serviceSettings{}) // what it would hold does not matter
 	if err != nil {
 		return err
 	}

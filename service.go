@@ -79,6 +79,17 @@ func launchdService(home string, uid int, s serviceSettings) *service {
 	}
 }
 
+// serviceHere is the service of this system and account. home may be empty
+// when the home folder is not known.
+func serviceHere(getenv func(string) string, home string, settings serviceSettings) (*service, error) {
+	s, err := platformService(getenv, home, settings)
+	if err == nil && s == nil {
+		err = problemf(kindUnacceptable, "This system has no service to install; on Windows, to start agent-runtime at login, "+
+			"put a shortcut to agent-runtime serve into the folder that opens with Win+R and shell:startup.")
+	}
+	return s, err
+}
+
 // serviceTool runs a program of the system, found on the PATH in env.
 func serviceTool(ctx context.Context, ps *processes, env, argv []string) (string, error) {
 	program, err := lookPath(argv[0], env)

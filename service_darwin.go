@@ -2,8 +2,7 @@ package main
 
 import "os"
 
-// platformService is the service of this system. home may be empty when the
-// home folder is not known.
+// platformService is the service of this system, see [serviceHere].
 func platformService(_ func(string) string, home string, s serviceSettings) (*service, error) {
 	if home == "" {
 		return nil, problemf(kindUnacceptable, "The home folder is not known: set HOME to it.")

@@ -2,8 +2,7 @@ package main
 
 import "path/filepath"
 
-// platformService is the service of this system. home may be empty when the
-// home folder is not known.
+// platformService is the service of this system, see [serviceHere].
 func platformService(getenv func(string) string, home string, s serviceSettings) (*service, error) {
 	configHome := getenv("XDG_CONFIG_HOME")
 	if !filepath.IsAbs(configHome) {
