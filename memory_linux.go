@@ -10,7 +10,7 @@ import (
 // from it hold, what they share counted for each; 0 when that is not known.
 func residentMemory(leader int) int64 {
 	var sum int64
-	for _, pid := range append(sandboxProcesses(leader), leader) {
+	for _, pid := range append(descendants(leader), leader) {
 		status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
 		if err == nil { // else it has ended
 			sum += procField(status, "VmRSS:") << 10

@@ -257,8 +257,10 @@ func TestOwnPageOfAFreshRuntimeSaysWhatToDoFirst(t *testing.T) {
 
 func TestOwnPageShowsWhatTerminalsShow(t *testing.T) {
 	t.Parallel()
+	rt := startRuntime(t, withEnv("AGENT_RUNTIME_REQUIRE_PAIRING=false"))
 	b := startBrowser(t)
-	b.open(startRuntime(t).addr + "/")
+	b.open(rt.addr + "/")
+	b.await("document.getElementById('content').innerText.includes('Pairing is switched off')")
 	evaluate[any](b, "return import('/page/terminal.js').then((module) => { window.Screen = module.Terminal; })")
 	checkScreen(t, b)
 	drawn := evaluate[[]string](b, `const box = document.createElement('div');

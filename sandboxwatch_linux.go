@@ -164,7 +164,7 @@ type census struct {
 
 func takeCensus(init int) census {
 	var c census
-	for _, pid := range sandboxProcesses(init) {
+	for _, pid := range descendants(init) {
 		status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
 		if err != nil {
 			continue // it has ended
@@ -190,9 +190,9 @@ func (c census) sharedMemory() int64 {
 	return sum
 }
 
-// sandboxProcesses are the descendants of a sandbox's first process. All
-// processes of a process namespace descend from its first.
-func sandboxProcesses(init int) []int {
+// descendants are those of a process. All processes of a process namespace
+// descend from its first.
+func descendants(init int) []int {
 	var found []int
 	for queue := []int{init}; len(queue) > 0; queue = queue[1:] {
 		children, err := childProcesses(queue[0])

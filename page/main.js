@@ -106,12 +106,12 @@ const computer = [
   ['Listens on', (o) => o.addresses.join(', ')],
   ['Data folder', (o) => o.folder],
   ['Version', (o) => `${o.version}, protocol ${o.protocol}`],
-  ['Pairing', (o) => (o.pairing_required ? 'required: a page that wants access is asked about in the terminal'
-    : 'SWITCHED OFF: every web page open in a browser here can run code on this computer')],
+  ['Pairing', (o) => (o.pairing_required ? 'required: a page that wants access is asked about in the terminal' : 'switched off')],
 ].map(([name, text]) => ({ node: make('dd'), name, text }));
 
 function showComputer(overview) {
   for (const { node, text } of computer) put(node, text(overview));
+  $('unpaired').hidden = overview.pairing_required;
 }
 
 // measure asks what things take on the disk when something came or went, and
