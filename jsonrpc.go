@@ -18,6 +18,9 @@ import (
 // JSON makes of it, and room for the rest.
 const rpcLineLimit = 20 << 20
 
+// rpcBatchLimit is how many messages may come as one list.
+const rpcBatchLimit = 100
+
 // The codes of errors, as JSON-RPC has them.
 const (
 	rpcNoJSON        = -32700
@@ -124,8 +127,8 @@ func parseRPC(line []byte) (messages []rpcMessage, batch bool) {
 	if json.Unmarshal(line, &list) != nil || list == nil {
 		return []rpcMessage{parseRPCMessage(line)}, false
 	}
-	if len(list) == 0 {
-		return flawed(rpcInvalid, "A list of messages must not be empty."), false
+	if len(list) == 0 || len(list) > rpcBatchLimit {
+		return flawed(rpcInvalid, "A list of messages must have 1 to %d of them.", rpcBatchLimit), false
 	}
 	for _, raw := range list {
 		messages = append(messages, parseRPCMessage(raw))

@@ -29,6 +29,7 @@ func TestMessagesAreReadWithTheirFlaws(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":6,"method":1}`, "6", "", rpcInvalid},
 		{`{"jsonrpc":"2.0"}`, "null", "", rpcInvalid},
 		{`[]`, "null", "", rpcInvalid},
+		{"[" + strings.Repeat("1,", rpcBatchLimit) + "1]", "null", "", rpcInvalid},
 		{`null`, "null", "", rpcInvalid},
 		{`"ping"`, "null", "", rpcInvalid},
 		{`{"jsonrpc":"2.0","id":7,"method":"ping"`, "null", "", rpcNoJSON},

@@ -379,11 +379,14 @@ func agentHasActionsAlone(a *npmAgent, rt *testRuntime, repo, commit string) {
 	greet := map[string]any{"lab_id": "agent", "commit": commit, "action": "greet", "wait_s": 60}
 	a.want("list_labs", nil, "No lab is prepared")
 	a.refused("run_action", greet, "not approved for local:narrow", "labs/prepare")
-	from := rt.shown()
-	a.begin(map[string]any{"name": "prepare_lab", "args": map[string]any{"repo": repo, "commit": commit}})
-	rt.answerNext(from, "y\n")
-	if got := hear[npmAnswer](a); got.IsError {
-		a.t.Fatalf("prepare_lab: %+v", got)
+	for _, answer := range []string{"n\n", "y\n"} {
+		from := rt.shown()
+		a.begin(map[string]any{"name": "prepare_lab", "args": map[string]any{"repo": repo, "commit": commit}})
+		rt.answerNext(from, answer)
+		got := hear[npmAnswer](a)
+		if no := answer == "n\n"; got.IsError != no || strings.Contains(got.text(), "declined in the terminal") != no {
+			a.t.Fatalf("prepare_lab after %q: %+v", answer, got)
+		}
 	}
 	a.want("run_action", greet, "status: succeeded", "\nhello\n")
 	for tool, args := range map[string]map[string]any{

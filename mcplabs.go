@@ -87,22 +87,25 @@ func labResult(text string, offset int, id string) toolResult {
 	})
 }
 
+// writeLab writes a lab, each of its texts as the person reads it before
+// approving: on one line, so that none passes for another.
 func writeLab(w *strings.Builder, lab labAnswer) {
-	fmt.Fprintf(w, "lab_id: %s\ntitle: %s\nrepo: %s\ncommit: %s\nfolder: %s\n", lab.LabID, lab.Title, lab.Repo, lab.Commit, lab.Path)
+	fmt.Fprintf(w, "lab_id: %s\ntitle: %s\nrepo: %s\ncommit: %s\nfolder: %s\n",
+		lab.LabID, visible(lab.Title), visible(lab.Repo), lab.Commit, visible(lab.Path))
 	for _, notice := range lab.Notices {
-		fmt.Fprintf(w, "notice: %s\n", notice)
+		fmt.Fprintf(w, "notice: %s\n", visible(notice))
 	}
 	if len(lab.Modified) > 0 {
-		fmt.Fprintf(w, "files changed since the commit: %s\n", strings.Join(lab.Modified, ", "))
+		fmt.Fprintf(w, "files changed since the commit: %s\n", strings.Join(visibleLines(lab.Modified), ", "))
 	}
 	w.WriteString("actions:\n")
 	for _, action := range lab.Actions {
-		fmt.Fprintf(w, "- %s: %s (at most %d s)\n", action.Name, action.Label, action.Timeout)
+		fmt.Fprintf(w, "- %s: %s (at most %d s)\n", action.Name, visible(action.Label), action.Timeout)
 		if action.Description != "" {
-			fmt.Fprintf(w, "    %s\n", action.Description)
+			fmt.Fprintf(w, "    %s\n", visible(action.Description))
 		}
 		for _, step := range action.Steps {
-			fmt.Fprintf(w, "    $ %s\n", step)
+			fmt.Fprintf(w, "    $ %s\n", visible(step))
 		}
 	}
 	w.WriteString("\n")

@@ -105,7 +105,7 @@ func sandboxRead(ctx context.Context, c *runtimeClient, a toolArgs, _ func(strin
 		if len(answer.Files) == 0 {
 			return toolResult{text: "The sandbox has no files.\n"}, nil
 		}
-		return fileResult(a, strings.Join(answer.Files, "\n")+"\n"), nil
+		return fileResult(a, strings.Join(visibleLines(answer.Files), "\n")+"\n"), nil
 	}
 	var answer fileAnswer
 	if err := c.call(ctx, scopeSandbox, http.MethodGet, sandboxFileURL(a)+"?encoding="+encodingBase64, nil, &answer); err != nil {
