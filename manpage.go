@@ -127,6 +127,8 @@ func (p *page) environment() {
 			p.item(k.env, k.want)
 		}
 	}
+	p.item("AGENT_RUNTIME_URL", "where the running runtime listens, for mcp")
+	p.item("AGENT_RUNTIME_TOKEN", "the token of a local program, for mcp")
 	p.item("NO_COLOR", "when it is set, actions are not told to colour their output")
 }
 

@@ -55,6 +55,10 @@ type item struct {
 }
 
 func release(out, version string, targets []string, dirty bool) error {
+	changed, err := sourceTime(dirty)
+	if err != nil {
+		return err
+	}
 	work, err := os.MkdirTemp("", "release")
 	if err != nil {
 		return err
@@ -69,11 +73,7 @@ func release(out, version string, targets []string, dirty bool) error {
 		return err
 	}
 	source := strings.TrimSpace(strings.TrimPrefix(said, name))
-	if version != "" && version != source {
-		return fmt.Errorf("the source says that it is version %s, not %s; change sourceVersion and CHANGELOG.md first", source, version)
-	}
-	changed, err := checkSource(source, dirty)
-	if err != nil {
+	if err := checkVersion(source, version, dirty); err != nil {
 		return err
 	}
 	items, err := sharedItems(here)
@@ -86,46 +86,57 @@ func release(out, version string, targets []string, dirty bool) error {
 	return archiveAll(out, work, source, targets, items, changed)
 }
 
-// checkSource returns the time that every file of the release gets, and fails
-// when the source is not what its version says.
-func checkSource(version string, dirty bool) (time.Time, error) {
+// inGit reports whether this is a checkout, and not an unpacked archive.
+func inGit() bool {
 	_, err := os.Stat(".git")
+	return err == nil
+}
+
+// sourceTime returns the time that every file of the release gets. Unless
+// dirty, it fails when something is not committed.
+func sourceTime(dirty bool) (time.Time, error) {
 	epoch := os.Getenv("SOURCE_DATE_EPOCH")
-	if err != nil && epoch == "" {
+	if !inGit() && epoch == "" {
 		return time.Time{}, errors.New("this is no checkout of git: set SOURCE_DATE_EPOCH to the time of the source, in seconds since 1970")
 	}
-	if err == nil && !dirty {
-		if err := checkCheckout(version); err != nil {
+	if inGit() && !dirty {
+		changes, err := output("git", "status", "--porcelain")
+		if err != nil {
 			return time.Time{}, err
+		}
+		if changes != "" {
+			return time.Time{}, fmt.Errorf("these changes are not committed, so nobody else could build the same:\n%sCommit them, or try with -dirty", changes)
 		}
 	}
 	if epoch == "" {
-		if epoch, err = output("git", "show", "--no-patch", "--format=%ct", "HEAD"); err != nil {
+		committed, err := output("git", "show", "--no-patch", "--format=%ct", "HEAD")
+		if err != nil {
 			return time.Time{}, err
 		}
+		epoch = strings.TrimSpace(committed)
 	}
-	seconds, err := strconv.ParseInt(strings.TrimSpace(epoch), 10, 64)
+	seconds, err := strconv.ParseInt(epoch, 10, 64)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH must be a number of seconds, not %q", epoch)
 	}
 	return time.Unix(seconds, 0).UTC(), nil
 }
 
-// checkCheckout wants every change committed, and no tag of another version.
-func checkCheckout(version string) error {
-	changes, err := output("git", "status", "--porcelain")
-	if err != nil {
-		return err
+// checkVersion holds the source's version against the one that is wanted, if
+// any, and unless dirty against the tags of the commit.
+func checkVersion(source, wanted string, dirty bool) error {
+	if wanted != "" && wanted != source {
+		return fmt.Errorf("the source says that it is version %s, not %s; change sourceVersion and CHANGELOG.md first", source, wanted)
 	}
-	if changes != "" {
-		return fmt.Errorf("these changes are not committed, so nobody else could build the same:\n%sCommit them, or try with -dirty", changes)
+	if !inGit() || dirty {
+		return nil
 	}
 	tags, err := output("git", "tag", "--points-at", "HEAD", "v*")
 	if err != nil {
 		return err
 	}
-	if tags != "" && !slices.Contains(strings.Fields(tags), "v"+version) {
-		return fmt.Errorf("this commit has the tag %s, and the source says that it is version %s", strings.TrimSpace(tags), version)
+	if tags != "" && !slices.Contains(strings.Fields(tags), "v"+source) {
+		return fmt.Errorf("this commit has the tag %s, and the source says that it is version %s", strings.TrimSpace(tags), source)
 	}
 	return nil
 }
