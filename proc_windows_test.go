@@ -57,6 +57,8 @@ func playMember(role string) bool {
 		n, err := kernel32("GetConsoleProcessList", uintptr(unsafe.Pointer(&others)), uintptr(len(others)))
 		fmt.Println(n, others[0] == uint32(os.Getpid()), err)
 		time.Sleep(memberSleeps)
+	case "terminal":
+		playConsole()
 	case "runtime":
 		playDyingRuntime()
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"unicode"
 	"unsafe"
 )
 
@@ -40,7 +41,7 @@ func (in *terminalInput) readLine(ctx context.Context) (string, error) {
 		return "", err
 	}
 	// A line that has been begun cannot be given up, only ended.
-	stop := context.AfterFunc(ctx, func() { _ = pressEnter(in.f) })
+	stop := context.AfterFunc(ctx, func() { _ = pressKey(in.f, enterKey) })
 	defer stop()
 	buffer := make([]byte, terminalLine)
 	n, err := in.f.Read(buffer)
@@ -72,9 +73,12 @@ func waitTyped(ctx context.Context, f *os.File) error {
 	return ctx.Err()
 }
 
-// pressEnter puts the Enter key into the input of the console f.
-func pressEnter(f *os.File) error {
-	const keyEvent, enter = 1, 0x0D
+const enterKey = '\r'
+
+// pressKey puts the key that types char, a letter or enterKey, into the input
+// of the console f. Keys have the numbers of capital letters.
+func pressKey(f *os.File, char rune) error {
+	const keyEvent = 1
 	// INPUT_RECORD with a KEY_EVENT_RECORD
 	key := struct {
 		kind, _            uint16
@@ -82,7 +86,7 @@ func pressEnter(f *os.File) error {
 		repeat, code, scan uint16
 		char               uint16
 		control            uint32
-	}{kind: keyEvent, down: 1, repeat: 1, code: enter, char: enter}
+	}{kind: keyEvent, down: 1, repeat: 1, code: uint16(unicode.ToUpper(char)), char: uint16(char)}
 	var written uint32
 	return consoleCall("WriteConsoleInputW", f.Fd(), uintptr(unsafe.Pointer(&key)), 1, uintptr(unsafe.Pointer(&written)))
 }
