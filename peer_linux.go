@@ -20,17 +20,26 @@ func ofAnotherAccount(conn net.Conn) bool {
 	if err1 != nil || err2 != nil || !remote.Addr().Unmap().IsLoopback() {
 		return false
 	}
-	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		if uid, ok := socketOwner(table, remote, local); ok {
-			return uid != os.Getuid()
-		}
+	uid, ok, err := diagOwner(remote, local)
+	if err != nil {
+		uid, ok = listedOwner(remote, local)
 	}
-	return true
+	return !ok || uid != os.Getuid()
 }
 
-// socketOwner finds the account of the socket whose own end is from. ok is
-// false when there is none, or no program holds it any more.
-func socketOwner(table string, from, to netip.AddrPort) (uid int, ok bool) {
+// listedOwner finds the account of the socket whose own end is from in the
+// kernel's lists of all connections, for where it cannot be asked about one.
+// ok is false when there is none, or no program holds it any more.
+func listedOwner(from, to netip.AddrPort) (uid int, ok bool) {
+	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		if uid, ok := ownerInTable(table, from, to); ok {
+			return uid, true
+		}
+	}
+	return 0, false
+}
+
+func ownerInTable(table string, from, to netip.AddrPort) (uid int, ok bool) {
 	file, err := os.Open(table)
 	if err != nil {
 		return 0, false

@@ -43,7 +43,7 @@ var rankOrder = []struct {
 		"sandboxexec", "sandboxoutput", "sandboxwatch", "sandboxview", "sandboxrun", "sandboxisolate", "sandbox", "sandboxcreate", "sandboxwork", "reaper",
 		"memory", "sizes", "checkup"}},
 	{"http", []string{"os/exec"}, []string{
-		"peer", "calls", "cellreaders", "server", "principals", "answers", "http_open", "http_page", "http_pairing", "http_labs",
+		"peerdiag", "peer", "calls", "cellreaders", "server", "principals", "answers", "http_open", "http_page", "http_pairing", "http_labs",
 		"cellwriter", "http_kernel", "http_sandbox", "http_manage", "http_takeback"}},
 	{"table", []string{"os/exec"}, []string{"route", "openapi", "routes"}},
 	{"command line", nil, []string{
