@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"sync"
@@ -93,11 +92,9 @@ func (t toolTree) join(p *os.Process) error {
 
 // kill also ends a p that has not joined yet.
 func (t toolTree) kill(p *os.Process) error {
+	err := p.Kill()
 	t.job.kill()
-	if err := p.Kill(); !errors.Is(err, os.ErrProcessDone) {
-		return err
-	}
-	return nil
+	return err
 }
 
 // endMarked has nothing to do: a job's members end with the program that
