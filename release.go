@@ -6,7 +6,9 @@
 //	go run release.go
 //
 // Each archive holds the program, its completions and manual page, and the
-// documents. Their times are that of the commit, or SOURCE_DATE_EPOCH.
+// documents. Their times are that of the commit, or SOURCE_DATE_EPOCH. What is
+// built are the files of the commit, not those of the checkout, which may be
+// written with other line ends or stand beside files that git is told to hide.
 package main
 
 import (
@@ -64,26 +66,33 @@ func release(out, version string, targets []string, dirty bool) error {
 		return err
 	}
 	defer os.RemoveAll(work)
+	source, err := sourceFolder(work, dirty)
+	if err != nil {
+		return err
+	}
+	if err := plainCompiler(); err != nil {
+		return err
+	}
 	here := filepath.Join(work, name+ending(runtime.GOOS))
-	if err := build(runtime.GOOS, runtime.GOARCH, here); err != nil {
+	if err := build(source, runtime.GOOS, runtime.GOARCH, here); err != nil {
 		return err
 	}
 	said, err := output(here, "version")
 	if err != nil {
 		return err
 	}
-	source := strings.TrimSpace(strings.TrimPrefix(said, name))
-	if err := checkVersion(source, version, dirty); err != nil {
+	stamped := strings.TrimSpace(strings.TrimPrefix(said, name))
+	if err := checkVersion(stamped, version, dirty); err != nil {
 		return err
 	}
-	items, err := sharedItems(here)
+	items, err := sharedItems(source, here)
 	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
-	return archiveAll(out, work, source, targets, items, changed)
+	return archiveAll(out, work, source, stamped, targets, items, changed)
 }
 
 // inGit reports whether this is a checkout, and not an unpacked archive.
@@ -100,7 +109,7 @@ func sourceTime(dirty bool) (time.Time, error) {
 		return time.Time{}, errors.New("this is no checkout of git: set SOURCE_DATE_EPOCH to the time of the source, in seconds since 1970")
 	}
 	if inGit() && !dirty {
-		changes, err := output("git", "status", "--porcelain")
+		changes, err := output("git", "status", "--porcelain", "--untracked-files=normal")
 		if err != nil {
 			return time.Time{}, err
 		}
@@ -122,6 +131,39 @@ func sourceTime(dirty bool) (time.Time, error) {
 	return time.Unix(seconds, 0).UTC(), nil
 }
 
+// sourceFolder is the folder to build from: the files of the commit, written
+// into work as they are, or this one where there is no commit or, if dirty, the
+// checkout counts.
+func sourceFolder(work string, dirty bool) (string, error) {
+	if !inGit() || dirty {
+		return ".", nil
+	}
+	packed, dir := filepath.Join(work, "source.zip"), filepath.Join(work, "source")
+	if _, err := output("git", "-c", "core.autocrlf=false", "-c", "core.eol=lf", "-c", "core.attributesFile=",
+		"archive", "--format=zip", "--output="+packed, "HEAD"); err != nil {
+		return "", err
+	}
+	zr, err := zip.OpenReader(packed)
+	if err != nil {
+		return "", err
+	}
+	defer zr.Close()
+	return dir, os.CopyFS(dir, zr)
+}
+
+// plainCompiler refuses experiments that go env -w has switched on for the
+// compiler: an environment that overrules them cannot be made.
+func plainCompiler() error {
+	set, err := output("go", "env", "GOEXPERIMENT")
+	if err != nil {
+		return err
+	}
+	if set = strings.TrimSpace(set); set != "" {
+		return fmt.Errorf("the compiler is set to GOEXPERIMENT=%s, with which nobody else would build the same; unset it, also with go env -u GOEXPERIMENT", set)
+	}
+	return nil
+}
+
 // checkVersion holds the source's version against the one that is wanted, if
 // any, and unless dirty against the tags of the commit.
 func checkVersion(source, wanted string, dirty bool) error {
@@ -141,9 +183,9 @@ func checkVersion(source, wanted string, dirty bool) error {
 	return nil
 }
 
-// sharedItems are the files that every archive holds. The program at here
-// writes some of them.
-func sharedItems(here string) ([]item, error) {
+// sharedItems are the files that every archive holds: some of the folder
+// source, and what the program at here writes.
+func sharedItems(source, here string) ([]item, error) {
 	var items []item
 	for path, args := range map[string][]string{
 		"completions/" + name + ".bash": {"completion", "bash"},
@@ -157,22 +199,24 @@ func sharedItems(here string) ([]item, error) {
 		}
 		items = append(items, item{path, 0o644, []byte(text)})
 	}
-	documents, err := filepath.Glob("docs/*")
+	files := os.DirFS(source)
+	documents, err := fs.Glob(files, "docs/*")
 	if err != nil {
 		return nil, err
 	}
 	for _, file := range append(documents, "LICENSE", "README.md", "CHANGELOG.md") {
-		data, err := os.ReadFile(file)
+		data, err := fs.ReadFile(files, file)
 		if err != nil {
 			return nil, err
 		}
-		items = append(items, item{filepath.ToSlash(file), 0o644, data})
+		items = append(items, item{file, 0o644, data})
 	}
 	return items, nil
 }
 
-// archiveAll writes an archive for each target into out, and their sums.
-func archiveAll(out, work, version string, targets []string, shared []item, changed time.Time) error {
+// archiveAll writes an archive for each target into out, and their sums. It
+// builds from the folder source, in work.
+func archiveAll(out, work, source, version string, targets []string, shared []item, changed time.Time) error {
 	var sums []string
 	for _, target := range slices.Sorted(slices.Values(targets)) {
 		goos, goarch, found := strings.Cut(target, "/")
@@ -180,7 +224,7 @@ func archiveAll(out, work, version string, targets []string, shared []item, chan
 			return fmt.Errorf("%q is no target such as linux/amd64", target)
 		}
 		program := filepath.Join(work, goos+"-"+goarch)
-		if err := build(goos, goarch, program); err != nil {
+		if err := build(source, goos, goarch, program); err != nil {
 			return err
 		}
 		data, err := os.ReadFile(program)
@@ -248,10 +292,11 @@ func packZip(w io.Writer, folder string, items []item, changed time.Time) error 
 	return zw.Close()
 }
 
-// build compiles the program. What the environment might change of the result
+// build compiles the program of the folder source. What the environment might change of the result
 // is set; the state of the checkout is left out, since it has been looked at.
-func build(goos, goarch, file string) error {
+func build(source, goos, goarch, file string) error {
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", file, ".")
+	cmd.Dir = source
 	cmd.Env = append(os.Environ(), "GOOS="+goos, "GOARCH="+goarch, "CGO_ENABLED=0", "GOFLAGS=-mod=readonly",
 		"GOWORK=off", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0", "GOFIPS140=off")
 	if said, err := cmd.CombinedOutput(); err != nil {

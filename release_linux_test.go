@@ -160,6 +160,39 @@ func TestReleasesOfOneCommitAreTheSameBytes(t *testing.T) {
 	checkArchive(t, windows, unpackZip(t, first[windows+".zip"]), "agent-runtime.exe", one)
 }
 
+func TestReleaseHoldsTheFilesOfTheCommitAsTheyAre(t *testing.T) {
+	t.Parallel()
+	target := []string{"-targets", "linux/" + runtime.GOARCH}
+	origin := releaseCheckout(t, "origin")
+	want, said := makeRelease(t, origin, nil, target...)
+	if len(want) != 2 {
+		t.Fatal(said)
+	}
+	// An account whose git converts line ends and hides files.
+	settings := t.TempDir()
+	config := filepath.Join(settings, "config")
+	writeTestFile(t, filepath.Join(settings, "ignore"), "*.orig\n*_mine.go\n")
+	writeTestFile(t, config, "[core]\n\tautocrlf = true\n\texcludesFile = "+filepath.Join(settings, "ignore")+"\n[status]\n\tshowUntrackedFiles = no\n")
+	env := []string{"GIT_CONFIG_GLOBAL=" + config}
+	dir := filepath.Join(t.TempDir(), "clone")
+	releaseGit(t, origin, "-c", "core.autocrlf=true", "clone", "--quiet", origin, dir)
+	if !strings.Contains(readDoc(t, filepath.Join(dir, "LICENSE")), "\r\n") {
+		t.Fatal("the clone has no other line ends")
+	}
+	writeTestFile(t, filepath.Join(dir, "docs", "page.md.orig"), "mine")
+	writeTestFile(t, filepath.Join(dir, "other_mine.go"), "package main\n\nvar _ = thisIsNotThere\n")
+	got, said := makeRelease(t, dir, env, target...)
+	for name := range want {
+		if !bytes.Equal(got[name], want[name]) {
+			t.Errorf("%s of such an account differs; it said\n%s", name, said)
+		}
+	}
+	writeTestFile(t, filepath.Join(dir, "extra.go"), "package main\n")
+	if files, said := makeRelease(t, dir, env, target...); len(files) > 0 || !strings.Contains(said, "extra.go") {
+		t.Errorf("release with a file that is not committed made %d files and said\n%s", len(files), said)
+	}
+}
+
 // checkSums has the usual program hold a release against its sums.
 func checkSums(t *testing.T, release map[string][]byte) {
 	t.Helper()
@@ -243,6 +276,9 @@ func TestReleaseRefusesASourceThatNobodyElseHas(t *testing.T) {
 		}
 	}
 	refused("it is version "+sourceVersion+", not 9.9.9", nil, "-version", "9.9.9")
+	goEnv := filepath.Join(t.TempDir(), "env")
+	writeTestFile(t, goEnv, "GOEXPERIMENT=nodwarf5\n")
+	refused("GOEXPERIMENT=nodwarf5", []string{"GOENV=" + goEnv})
 	releaseGit(t, dir, "tag", "v9.9.9")
 	refused("the tag v9.9.9", nil)
 	releaseGit(t, dir, "tag", "v"+sourceVersion)
