@@ -97,6 +97,31 @@ func TestBashCompletesCommandsFlagsAndFolders(t *testing.T) {
 	typeInShell(t, dir, nil, bash, "--noprofile", "--rcfile", settings, "-i")
 }
 
+// A bash that cannot be told to quote names of files, as that of macOS, got
+// them as they are: a folder whose name is a command would have run.
+func TestOldBashQuotesNamesOfFiles(t *testing.T) {
+	t.Parallel()
+	bash := needsShell(t, "bash")
+	_, script := completionFolder(t, "bash")
+	for _, name := range []string{"$(touch x)", "`touch x`", ";touch x", "a b", `q'u"o`, "!!", "<in", "#h", "*"} {
+		dir := t.TempDir()
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), bash, "--noprofile", "--norc", "-c", script+`
+			enable -n compopt
+			COMP_WORDS=(agent-runtime lab init "") COMP_CWORD=3
+			_agent_runtime
+			printf '%s\n' "${COMPREPLY[@]}"
+			eval "printf '%s' ${COMPREPLY[0]}"`)
+		cmd.Dir = dir
+		said, err := cmd.CombinedOutput()
+		if _, got, _ := strings.Cut(string(said), "\n"); err != nil || got != name {
+			t.Errorf("the folder %q is offered as %q, %v", name, said, err)
+		}
+	}
+}
+
 func TestZshCompletesCommandsFlagsAndFolders(t *testing.T) {
 	t.Parallel()
 	zsh := needsShell(t, "zsh")

@@ -16,9 +16,13 @@ _agent_runtime_offer() {
 }
 
 _agent_runtime_paths() {
-	local path
-	compopt -o filenames 2>/dev/null
+	local path quote=
+	compopt -o filenames 2>/dev/null || quote=yes
 	while IFS= read -r path; do
+		if [[ $quote ]]; then
+			printf -v path %%q "$path"
+			[[ $cur == '~'* ]] && path=${path#\\}
+		fi
 		COMPREPLY+=("$path")
 	done < <(compgen "$1" -- "$cur")
 }
