@@ -26,7 +26,7 @@ type service struct {
 
 	reach   []string // succeeds when the manager answers for this account
 	start   []serviceStep
-	stop    []serviceStep // before the file is removed
+	stop    []serviceStep // before the file is removed; may fail when the service does not run
 	forget  []serviceStep // after that
 	running []string      // writes mark when the service runs
 	mark    string
@@ -54,7 +54,7 @@ func systemdService(configHome string, s serviceSettings) (*service, error) {
 		log:     "journalctl --user --unit " + serviceName,
 		reach:   systemctl("show", "--property=Version"),
 		start:   []serviceStep{reload, {argv: systemctl("enable", unit)}, {argv: systemctl("reset-failed", unit), mayFail: true}, {argv: systemctl("restart", unit)}},
-		stop:    []serviceStep{{argv: systemctl("disable", "--now", unit), mayFail: true}},
+		stop:    []serviceStep{{argv: systemctl("disable", "--now", unit)}},
 		forget:  []serviceStep{reload},
 		running: systemctl("show", "--property=ActiveState", unit), mark: "ActiveState=active",
 	}, nil
@@ -68,13 +68,13 @@ func launchdService(home string, uid int, s serviceSettings) *service {
 	file := filepath.Join(home, "Library", "LaunchAgents", serviceName+".plist")
 	log := filepath.Join(home, "Library", "Logs", serviceName+".log")
 	launchctl := func(args ...string) []string { return append([]string{"launchctl"}, args...) }
-	bootout := serviceStep{argv: launchctl("bootout", target), mayFail: true}
+	bootout := launchctl("bootout", target)
 	return &service{
 		settings: s, manager: "launchd", file: file, text: launchdText(s, log), log: shellQuote([]string{"tail", "-f", log}),
 		reach: launchctl("print", domain),
 		// A service that is being ended may not be started for a moment.
-		start:   []serviceStep{bootout, {argv: launchctl("enable", target)}, {argv: launchctl("bootstrap", domain, file), tries: 10}},
-		stop:    []serviceStep{bootout},
+		start:   []serviceStep{{argv: bootout, mayFail: true}, {argv: launchctl("enable", target)}, {argv: launchctl("bootstrap", domain, file), tries: 10}},
+		stop:    []serviceStep{{argv: bootout}},
 		running: launchctl("print", target), mark: "state = running",
 	}
 }
@@ -154,7 +154,7 @@ func (s *service) uninstall(ctx context.Context, ps *processes, env []string) (b
 	if err := s.reachable(ctx, ps, env); err != nil {
 		return false, err
 	}
-	if err := carryOut(ctx, ps, env, s.stop); err != nil {
+	if err := carryOut(ctx, ps, env, s.stop); err != nil && s.runs(ctx, ps, env) {
 		return false, err
 	}
 	if err := os.Remove(s.file); err != nil {

@@ -14,7 +14,8 @@ import (
 
 // managerScript stands in for systemctl and launchctl. It notes what it is
 // called with, and keeps in files of its folder whether it can be reached,
-// whether the service runs, and how often a start is yet to fail.
+// whether the service runs, whether it cannot be stopped, and how often a start
+// is yet to fail.
 const managerScript = `#!/bin/sh
 here=${0%/*}
 printf '%s\n' "$*" >> "$here/calls"
@@ -29,6 +30,7 @@ case "$*" in
 	if [ -s "$here/fail" ]; then tail -n +2 "$here/fail" > "$here/fail.next"; mv "$here/fail.next" "$here/fail"; echo "Input/output error" >&2; exit 5; fi
 	: > "$here/active" ;;
 *"disable --now"*|bootout*)
+	if [ -e "$here/stuck" ]; then echo "Job timed out" >&2; exit 1; fi
 	[ -e "$here/active" ] || exit 3
 	rm "$here/active" ;;
 esac
@@ -140,6 +142,13 @@ func TestServiceIsInstalledToldOfAndRemoved(t *testing.T) {
 		}
 	}
 	h.want(exitDone, "It runs", "service", "status")
+	stuck := filepath.Join(h.manager, "stuck")
+	writeTestFile(t, stuck, "")
+	h.want(exitFailed, "disable --now agent-runtime.service did not succeed; it said: Job timed out.", "service", "uninstall")
+	h.want(exitDone, "It runs", "service", "status")
+	if err := os.Remove(stuck); err != nil {
+		t.Fatal(err)
+	}
 	writeTestFile(t, h.unit(), "[Service]\n")
 	h.want(exitDone, "renews it", "service", "status")
 	if err := os.Remove(filepath.Join(h.manager, "active")); err != nil {
@@ -150,7 +159,8 @@ func TestServiceIsInstalledToldOfAndRemoved(t *testing.T) {
 	// A mistake in the configuration, made meanwhile, is no reason to stay.
 	writeTestFile(t, filepath.Join(h.data, "config.toml"), "port = 1\n")
 	h.want(exitDone, "removed", "service", "uninstall")
-	want := []string{"--user show --property=Version", "--user disable --now agent-runtime.service", "--user daemon-reload"}
+	want := []string{"--user show --property=Version", "--user disable --now agent-runtime.service",
+		"--user show --property=ActiveState agent-runtime.service", "--user daemon-reload"}
 	if calls := h.calls(); !slices.Equal(calls, want) {
 		t.Errorf("uninstall called %q, want %q", calls, want)
 	}
