@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 )
 
 // folderArgument reads the one argument of a command, a folder; without one it
@@ -30,6 +31,9 @@ func runLabInit(_ context.Context, c *cli, args []string) error {
 	}
 	for _, name := range names {
 		fmt.Fprintf(c.stdout, "Wrote %s\n", visible(filepath.Join(dir, name)))
+	}
+	if strings.HasPrefix(dir, "-") {
+		dir = "./" + dir // not a flag
 	}
 	fmt.Fprintf(c.stdout, "Run its action as a page would with: %s\n",
 		visible(shellQuote([]string{"agent-runtime", "lab", "run", dir, "greet"})))

@@ -51,6 +51,16 @@ func TestActionOfANewLabRuns(t *testing.T) {
 	}
 }
 
+// The command that is offered took such a folder for a flag.
+func TestLabInitOffersACommandForAFolderLikeAFlag(t *testing.T) {
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "lab", "init", "--", "-lab")
+	cmd.Env, cmd.Dir = programEnv(t.TempDir()), t.TempDir()
+	if said, err := cmd.CombinedOutput(); err != nil || !strings.HasSuffix(string(said), ": agent-runtime lab run ./-lab greet\n") {
+		t.Errorf("lab init -- -lab: %v\n%s", err, said)
+	}
+}
+
 func TestLabInitOverwritesNothing(t *testing.T) {
 	t.Parallel()
 	env := programEnv(t.TempDir())
