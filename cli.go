@@ -5,6 +5,7 @@ package main
 // command line is wrong.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -40,25 +41,31 @@ func (e usageError) Error() string { return string(e) }
 
 // runCommand runs what args ask for and returns the exit status.
 func runCommand(ctx context.Context, c *cli, table []command, args []string) int {
+	err := c.dispatch(ctx, table, args)
+	return c.fail(cmp.Or(err, c.stdout.failure()))
+}
+
+// dispatch runs the command that args name, or tells how to use it.
+func (c *cli) dispatch(ctx context.Context, table []command, args []string) error {
 	if len(args) == 0 || slices.Contains([]string{"--help", "-h", "help"}, args[0]) {
 		printHelp(c.stdout, table, "")
-		return exitDone
+		return nil
 	}
 	cmd, rest, found := findCommand(table, args)
 	switch {
 	case !found && isGroup(table, args[0]) && len(args) > 1 && isHelp(args[1]):
 		printHelp(c.stdout, table, args[0])
-		return exitDone
+		return nil
 	case !found && isGroup(table, args[0]):
-		return c.fail(usageError(fmt.Sprintf("%q is not a command; agent-runtime %s --help lists those that are.",
-			strings.Join(args[:min(2, len(args))], " "), args[0])))
+		return usageError(fmt.Sprintf("%q is not a command; agent-runtime %s --help lists those that are.",
+			strings.Join(args[:min(2, len(args))], " "), args[0]))
 	case !found:
-		return c.fail(usageError(fmt.Sprintf("%q is not a command; agent-runtime --help lists those that are.", args[0])))
+		return usageError(fmt.Sprintf("%q is not a command; agent-runtime --help lists those that are.", args[0]))
 	case slices.ContainsFunc(rest, isHelp):
 		printUsage(c.stdout, cmd, cmd.meanings(ctx, c))
-		return exitDone
+		return nil
 	}
-	return c.fail(cmd.run(ctx, c, rest))
+	return cmd.run(ctx, c, rest)
 }
 
 func isHelp(arg string) bool { return arg == "--help" || arg == "-h" }

@@ -69,7 +69,7 @@ func sayHere(t *testing.T, env []string, args ...string) said {
 		defer file.Close()
 		files[i] = file
 	}
-	code := runCommand(t.Context(), &cli{environ: env, stdout: files[0], stderr: files[1]}, commands(), args)
+	code := runCommand(t.Context(), &cli{environ: env, stdout: &printer{file: files[0]}, stderr: files[1]}, commands(), args)
 	var texts [2]string
 	for i, file := range files {
 		data, err := os.ReadFile(file.Name())
@@ -79,6 +79,33 @@ func sayHere(t *testing.T, env []string, args ...string) said {
 		texts[i] = string(data)
 	}
 	return said{texts[0], texts[1], code}
+}
+
+// A token that went to a full disk was lost, and its command ended well.
+func TestCommandsFailWhenTheirOutputIsLost(t *testing.T) {
+	t.Parallel()
+	env := programEnv(t.TempDir())
+	lab := t.TempDir()
+	writeTestFile(t, filepath.Join(lab, "lab.toml"), helloLab)
+	for _, args := range [][]string{
+		{"--help"}, {"version"}, {"man"}, {"completion", "bash"}, {"lab", "--help"}, {"lab", "schema"}, {"lab", "check", lab},
+		{"token", "create", "tool"}, {"token", "list"}, {"serve", "--help"},
+	} {
+		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer full.Close()
+		errs, err := os.Create(filepath.Join(t.TempDir(), "err"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer errs.Close()
+		code := runCommand(t.Context(), &cli{environ: env, stdout: &printer{file: full}, stderr: errs}, commands(), args)
+		if said := readDoc(t, errs.Name()); code != exitFailed || !strings.Contains(said, "Not all could be written to standard output: no space left on device.") {
+			t.Errorf("%q ends with status %d and says %q", args, code, said)
+		}
+	}
 }
 
 func TestExitStatusesAndErrorsInOneSentence(t *testing.T) {

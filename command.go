@@ -4,21 +4,56 @@ package main
 // whoever writes about them: the help, the completions and the manual page.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
+	"io/fs"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // cli is what a command works with.
 type cli struct {
 	environ []string
 	stdin   *os.File
-	stdout  *os.File
+	stdout  *printer
 	stderr  *os.File
+}
+
+// printer is standard output. It remembers that something could not be
+// written, so that no command needs to look at each line and none ends well
+// when a person or a file did not get what it said.
+type printer struct {
+	file *os.File
+
+	mu  sync.Mutex // guards err
+	err error      // the first
+}
+
+func (p *printer) Write(data []byte) (int, error) {
+	n, err := p.file.Write(data)
+	if err == nil {
+		return n, nil
+	}
+	if inner, ok := errors.AsType[*fs.PathError](err); ok {
+		err = inner.Err
+	}
+	err = problemf(kindUnacceptable, "Not all could be written to standard output: %v.", err)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.err = cmp.Or(p.err, err)
+	return n, err
+}
+
+// failure is nil when all was written.
+func (p *printer) failure() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
 }
 
 // command is one thing that a person can type.

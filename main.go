@@ -12,7 +12,7 @@ func main() {
 	if played, status := playSender(os.Args[1:]); played {
 		os.Exit(status)
 	}
-	c := &cli{environ: os.Environ(), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
+	c := &cli{environ: os.Environ(), stdin: os.Stdin, stdout: &printer{file: os.Stdout}, stderr: os.Stderr}
 	os.Exit(runCommand(context.Background(), c, commands(), os.Args[1:]))
 }
 

@@ -54,7 +54,7 @@ func newRuntime(c *cli, cfg config, asked, force context.Context) *runtimeParts 
 	if cfg.debug {
 		level = slog.LevelDebug
 	}
-	term := newTerminal(c.stdin, c.stdout, c.stderr)
+	term := newTerminal(c.stdin, c.stdout.file, c.stderr)
 	ps := newProcesses()
 	ps.toolMark = familyPrefix(cfg.dir) + "tool"
 	return &runtimeParts{
