@@ -121,7 +121,7 @@ func (s *textScreen) put(r rune) {
 		if s.returned {
 			s.chars, s.returned = s.chars[:s.line], false
 		}
-		if unicode.Is(unicode.Cf, r) && r != '\u200c' && r != '\u200d' { // those two join letters of words and emoji
+		if formats(r) {
 			for _, shown := range fmt.Sprintf("<U+%04X>", r) {
 				s.chars = append(s.chars, modelChar{shown, s.end})
 			}
@@ -129,6 +129,17 @@ func (s *textScreen) put(r rune) {
 		}
 		s.chars = append(s.chars, modelChar{r, s.end})
 	}
+}
+
+// formats reports whether r shows nothing itself. Such characters can carry a
+// text of their own that a model reads and a person does not see. Four that
+// words and emoji need are passed on.
+func formats(r rune) bool {
+	switch r {
+	case '\u200c', '\u200d', '\ufe0e', '\ufe0f':
+		return false
+	}
+	return unicode.In(r, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
 }
 
 // controlLength is the length of the escape sequence that text begins with; 0

@@ -30,6 +30,8 @@ func TestOutputIsToldAsAPersonWouldLastHaveSeenIt(t *testing.T) {
 		{"character set", "\x1b(Bok\x1b=\x1b7", "ok"},
 		{"other controls", "a\x00b\x07c\x7f", "abc"},
 		{"text that a person does not see", "a\u202eb\U000e0041", "a<U+202E>b<U+E0041>"},
+		{"text in selectors of variants", "a\U000e0141\ufe03\u3164", "a<U+E0141><U+FE03><U+3164>"},
+		{"characters that emoji need", "\u2764\ufe0f\u200d\U0001f525", "\u2764\ufe0f\u200d\U0001f525"},
 		{"joined emoji", "👩\u200d💻", "👩\u200d💻"},
 		{"not UTF-8", "a\xffb", "a\ufffdb"},
 	} {
@@ -111,7 +113,7 @@ func FuzzOutputForAModel(f *testing.F) {
 			t.Fatalf("%d bytes, limit %d", len(got), limit)
 		}
 		for _, r := range got {
-			if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r) && r != '\u200c' && r != '\u200d') {
+			if r != '\n' && r != '\t' && (unicode.IsControl(r) || formats(r)) {
 				t.Fatalf("%U is left in %q", r, got)
 			}
 		}
