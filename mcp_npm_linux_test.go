@@ -264,9 +264,11 @@ func agentUsesLabs(a *npmAgent, rt *testRuntime, repo, commit string) {
 		a.t.Errorf("a call that was cancelled: %+v", got)
 	}
 	a.want("read_run", id, "status: running")
-	a.refused("run_action", action("greet", 0), "running")
+	a.refused("run_action", action("greet", 0), "running", "Its run_id is "+up.value(a.t, "run_id"), "stop_run")
+	a.want("list_labs", nil, "- run_id: "+up.value(a.t, "run_id")+", lab_id: agent, action: serve, status: running")
+	a.want("list_labs", map[string]any{"lab_id": "other"}, "No lab of this id", "without lab_id")
 	a.want("stop_run", id, "status: stopped", "[stopped")
-	a.refused("read_run", map[string]any{"run_id": "nothing"}, "run")
+	a.refused("read_run", map[string]any{"run_id": "nothing"}, "list_labs lists the last ones")
 	a.refused("run_action", action("nothing", 0), "greet")
 	a.refused("run_action", map[string]any{"lab_id": "agent", "commit": commit, "action": "greet", "wait": 3}, `"wait"`, "wait_s")
 	a.refused("prepare_lab", map[string]any{"repo": "http://a.example/b", "commit": commit}, "https")
@@ -378,7 +380,7 @@ func agentHasActionsAlone(a *npmAgent, rt *testRuntime, repo, commit string) {
 	a.t.Helper()
 	greet := map[string]any{"lab_id": "agent", "commit": commit, "action": "greet", "wait_s": 60}
 	a.want("list_labs", nil, "No lab is prepared")
-	a.refused("run_action", greet, "not approved for local:narrow", "labs/prepare")
+	a.refused("run_action", greet, "not approved for local:narrow", "call prepare_lab")
 	for _, answer := range []string{"n\n", "y\n"} {
 		from := rt.shown()
 		a.begin(map[string]any{"name": "prepare_lab", "args": map[string]any{"repo": repo, "commit": commit}})

@@ -175,7 +175,7 @@ func (c *runtimeClient) refused(ctx context.Context, need scope, reply *http.Res
 	if err != nil || !isJSON(reply) || json.Unmarshal(data, &body) != nil || body.Detail == "" {
 		return c.stranger()
 	}
-	r := &refusal{reply.StatusCode, body.Detail}
+	r := &refusal{reply.StatusCode, toolWords().Replace(body.Detail)}
 	if after := reply.Header.Get("Retry-After"); after != "" {
 		r.detail += " Try again in " + after + " seconds."
 	}
@@ -186,6 +186,15 @@ func (c *runtimeClient) refused(ctx context.Context, need scope, reply *http.Res
 		return c.forbidden(ctx, need, r)
 	}
 	return r
+}
+
+// toolWords turns the routes that a refusal advises into the tools that use them.
+func toolWords() *strings.Replacer {
+	return strings.NewReplacer(
+		"POST /labs/prepare", "prepare_lab",
+		"GET /labs/runs lists those there are", "list_labs lists the last ones",
+		"create it with: agent-runtime env create", "run_python makes it, and so does: agent-runtime env create",
+	)
 }
 
 // forbidden finds out whether it is the caller that is refused, or only what

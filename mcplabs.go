@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -13,6 +14,9 @@ import (
 
 // toolWaitMost is how many seconds a tool may be asked to wait for something.
 const toolWaitMost = 300
+
+// runsListed is how many of the last runs list_labs tells.
+const runsListed = 10
 
 func waitParam(missing float64) toolParam {
 	return toolParam{name: "wait_s", kind: paramNumber, high: toolWaitMost, missing: missing,
@@ -32,8 +36,8 @@ var (
 
 func labToolbox() []tool {
 	return []tool{
-		{"list_labs", "List labs", "Lists the labs whose actions can be started now, with every command of each action, and the approved versions " +
-			"that prepare_lab would make startable again without asking anybody.",
+		{"list_labs", "List labs", "Lists the labs whose actions can be started now, with every command of each action, the last runs, and the approved " +
+			"versions that prepare_lab would make startable again without asking anybody.",
 			[]toolParam{{name: "lab_id", kind: paramName, text: "Only the labs of this id."}, offsetParam("the list")},
 			toolHints{ReadOnly: true, Idempotent: true}, listLabs},
 		{"prepare_lab", "Prepare a lab", "Fetches a lab's git repository at one commit, has the person at the computer read and approve its commands " +
@@ -58,15 +62,25 @@ func listLabs(ctx context.Context, c *runtimeClient, a toolArgs, _ func(string))
 	if err := c.call(ctx, scopeActions, http.MethodGet, "/labs", nil, &answer); err != nil {
 		return toolResult{}, err
 	}
+	id := a.str("lab_id")
+	last, err := runsOf(ctx, c, id)
+	if err != nil {
+		return toolResult{}, err
+	}
 	var list strings.Builder
 	for _, lab := range answer.Labs {
-		if id := a.str("lab_id"); id == "" || id == lab.LabID {
+		if id == "" || id == lab.LabID {
 			writeLab(&list, lab)
 		}
 	}
-	if list.Len() == 0 {
+	switch {
+	case list.Len() > 0:
+	case id == "" || len(answer.Labs) == 0:
 		list.WriteString("No lab is prepared since the runtime started. prepare_lab does that.\n")
+	default:
+		list.WriteString("No lab of this id is prepared since the runtime started; without lab_id, list_labs lists those that are.\n")
 	}
+	writeRuns(&list, last)
 	for i, src := range answer.Unprepared {
 		if i == 0 {
 			list.WriteString("Approved, and to be prepared with prepare_lab before use:\n")
@@ -74,6 +88,30 @@ func listLabs(ctx context.Context, c *runtimeClient, a toolArgs, _ func(string))
 		fmt.Fprintf(&list, "- repo: %s, commit: %s\n", src.Repo, src.Commit)
 	}
 	return labResult(list.String(), int(a.number("offset")), ""), nil
+}
+
+// runsOf are the runs of a lab, or of all labs when id is empty, oldest first.
+func runsOf(ctx context.Context, c *runtimeClient, id string) ([]runFull, error) {
+	path := "/labs/runs"
+	if id != "" {
+		path += "?lab_id=" + url.QueryEscape(id)
+	}
+	var answer struct{ Runs []runFull }
+	err := c.call(ctx, scopeActions, http.MethodGet, path, nil, &answer)
+	return answer.Runs, err
+}
+
+// writeRuns writes the last runs: how an agent finds one whose start it did not
+// hear of, or forgot.
+func writeRuns(w *strings.Builder, runs []runFull) {
+	if len(runs) == 0 {
+		return
+	}
+	w.WriteString("The last runs, for read_run and stop_run:\n")
+	for _, run := range runs[max(0, len(runs)-runsListed):] {
+		fmt.Fprintf(w, "- run_id: %s, lab_id: %s, action: %s, status: %s\n", run.RunID, run.LabID, run.Action, run.Status)
+	}
+	w.WriteString("\n")
 }
 
 // labResult is a text about labs from a character on.
@@ -129,10 +167,28 @@ func runAction(ctx context.Context, c *runtimeClient, a toolArgs, say func(strin
 	var run runFull
 	body := startBody{new(a.str("lab_id")), new(a.str("commit")), new(a.str("action"))}
 	err := c.call(ctx, scopeActions, http.MethodPost, "/labs/runs", body, &run)
+	if r, ok := errors.AsType[*refusal](err); ok && r.status == http.StatusConflict {
+		return toolResult{}, withRun(ctx, c, r, a.str("lab_id"))
+	}
 	if err != nil {
 		return toolResult{}, err
 	}
 	return awaitRun(ctx, c, run.RunID, 0, a.number("wait_s"), say)
+}
+
+// withRun adds to why an action was not started which run of the caller's is
+// in its way, if one is.
+func withRun(ctx context.Context, c *runtimeClient, r *refusal, lab string) error {
+	last, err := runsOf(ctx, c, lab)
+	if err != nil {
+		return err
+	}
+	for _, run := range last {
+		if run.Status == statusRunning {
+			return &refusal{r.status, r.detail + " Its run_id is " + run.RunID + ": read_run follows it, stop_run ends it."}
+		}
+	}
+	return r
 }
 
 func readRun(ctx context.Context, c *runtimeClient, a toolArgs, say func(string)) (toolResult, error) {
