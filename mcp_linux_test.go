@@ -4,14 +4,21 @@ package main
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"image"
+	"image/png"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -319,37 +326,106 @@ func TestOtherServersAreNotTakenForTheRuntime(t *testing.T) {
 	}
 }
 
-func TestPicturesOfACellAreBounded(t *testing.T) {
-	t.Parallel()
-	picture := func(size int) map[string]json.RawMessage {
-		data, err := json.Marshal(strings.Repeat("QUFB", size/3) + "\n")
+// pngOf is a picture of about so many bytes of base64.
+func pngOf(t *testing.T, size int) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := png.Encode(&b, image.NewGray(image.Rect(0, 0, 1, 1))); err != nil {
+		t.Fatal(err)
+	}
+	b.Write(make([]byte, max(0, size/4*3-b.Len())))
+	return base64.StdEncoding.EncodeToString(b.Bytes())
+}
+
+// displays is a cell that displayed each of the values as one kind.
+func displays(t *testing.T, kind string, values ...any) cellReport {
+	t.Helper()
+	cell := cellReport{CellID: "c", Status: "done", Success: true}
+	for _, value := range values {
+		data, err := json.Marshal(map[string]any{"outputs": []any{map[string]any{"data": map[string]any{kind: value}}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return map[string]json.RawMessage{"image/png": data, "text/plain": json.RawMessage(`"<Figure>"`)}
+		one := asJSON[cellReport](t, reply{body: data})
+		cell.Outputs = append(cell.Outputs, one.Outputs...)
 	}
-	var a album
+	return cell
+}
+
+func TestEveryPictureOfACellCanBeSeen(t *testing.T) {
+	t.Parallel()
+	next := regexp.MustCompile(`\[(\d+) more pictures? not shown: run_python with cell_id c and offset (\d+) shows`)
 	for _, c := range []struct {
-		size  int
-		taken bool
-	}{{300, true}, {3 << 20, false}, {2 << 20, true}, {2 << 20, true}, {2 << 20, false}, {3, true}} {
-		before := len(a.images)
-		text := a.show(picture(c.size))
-		if taken := len(a.images) > before; taken != c.taken || !strings.HasPrefix(text, "<Figure> [") {
-			t.Errorf("a picture of %d bytes after %d: taken %v, %s", c.size, before, taken, text)
+		sizes []int
+		want  []int // how many come at once
+	}{
+		{[]int{200}, []int{1}},
+		{slices.Repeat([]int{200}, 20), []int{8, 8, 4}},
+		{[]int{2 << 20, 2 << 20, 200, 2 << 20, 200}, []int{3, 2}},
+		{[]int{200, 4 << 20, 200}, []int{2}}, // one is too large in any case
+	} {
+		var values []any
+		for _, size := range c.sizes {
+			values = append(values, pngOf(t, size))
+		}
+		cell := displays(t, "image/png", values...)
+		var got []int
+		for offset, more := 0, true; more; {
+			result := cellResultOf(cell, offset)
+			got = append(got, len(result.images))
+			found := next.FindStringSubmatch(result.text)
+			if more = found != nil; more {
+				offset, _ = strconv.Atoi(found[2])
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("pictures of %d bytes are shown as %d, want %d", c.sizes, got, c.want)
 		}
 	}
-	for range 20 {
-		a.show(picture(3))
+}
+
+func TestWhatIsNoPictureIsNotPassedAsOne(t *testing.T) {
+	t.Parallel()
+	good, err := base64.StdEncoding.DecodeString(pngOf(t, 200))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if len(a.images) != imagesAtOnce || a.images[0].data != strings.Repeat("QUFB", 100) {
-		t.Errorf("%d pictures are shown", len(a.images))
+	for name, content := range map[string][]byte{
+		"nothing": nil, "text": []byte("hello"), "a text like a GIF": []byte("GIF89a is a format"), "a head alone": good[:40],
+		"a mark alone": []byte("\x89PNG\r\n\x1a\nno more"), "a part of WebP": []byte("RIFF\xff\xff\x00\x00WEBPVP8 "), "SVG": []byte("<svg/>"),
+	} {
+		if image, note := newToolImage(content); image.data != "" || note != "" {
+			t.Errorf("%s is taken for a picture: %s", name, note)
+		}
+		result := cellResultOf(displays(t, "image/png", base64.StdEncoding.EncodeToString(content)), 0)
+		if len(result.images) > 0 || !strings.Contains(result.text, "[a broken picture]") {
+			t.Errorf("%s of a cell is told as %q", name, result.text)
+		}
 	}
-	if text := a.show(map[string]json.RawMessage{"image/png": json.RawMessage(`"%"`)}); text != "[a broken picture]" {
-		t.Errorf("a broken one is told as %q", text)
+	result := cellResultOf(displays(t, "image/jpeg", pngOf(t, 200)), 0)
+	if len(result.images) != 1 || result.images[0].mimeType != "image/png" {
+		t.Errorf("a PNG that is said to be a JPEG: %q, %d pictures", result.text, len(result.images))
 	}
-	if text := a.show(map[string]json.RawMessage{"text/html": json.RawMessage(`"<b>"`)}); !strings.HasPrefix(text, "[") {
-		t.Errorf("a page is told as %q", text)
+}
+
+func TestDisplaysAreToldByWhatTheySay(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ data, want string }{
+		{`{"text/plain":"<IPython.core.display.Markdown object>","text/markdown":"# Head"}`, "# Head\n"},
+		{`{"text/plain":"<IPython.core.display.Latex object>","text/latex":"$x$"}`, "$x$\n"},
+		{`{"text/plain":"<IPython.core.display.JSON object>","application/json":{"a":1}}`, `{"a":1}` + "\n"},
+		{`{"text/plain":"   a\n0  1","text/html":"<table>"}`, "   a\n0  1\n"},
+		{`{"text/plain":"<IPython.core.display.HTML object>","text/html":"<b>"}`, "[not shown: text/html, text/plain]\n"},
+		{`{}`, "[nothing that can be shown]\n"},
+	} {
+		var data map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(c.data), &data); err != nil {
+			t.Fatal(err)
+		}
+		var text cellText
+		if text.display(data); text.String() != c.want {
+			t.Errorf("%s is told as %q, want %q", c.data, text.String(), c.want)
+		}
 	}
 }
 

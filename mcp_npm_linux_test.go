@@ -324,7 +324,8 @@ func agentUsesPython(a *npmAgent) {
 	cell := map[string]any{"lab_id": "agent", "cell_id": long.value(a.t, "cell_id"), "offset": 29_990}
 	a.want("run_python", cell, "output:\naaaaaaaaaa\nthe end\n")
 
-	slow := a.want("run_python", map[string]any{"lab_id": "agent", "code": "import time\nprint('begun', flush=True)\ntime.sleep(300)", "wait_s": 6}, "status: running", "interrupt_kernel")
+	const tidy = "import time\ntry:\n  print('begun', flush=True)\n  time.sleep(300)\nfinally: time.sleep(2)" // leaves slower than the runtime waits
+	slow := a.want("run_python", map[string]any{"lab_id": "agent", "code": tidy, "wait_s": 6}, "status: running", "interrupt_kernel")
 	late := a.call("run_python", map[string]any{"lab_id": "agent", "code": "x = 1", "wait_s": 1})
 	if late.IsError && !strings.Contains(late.text(), "Nothing of the code has run") {
 		a.t.Errorf("code that did not get its turn: %+v", late)

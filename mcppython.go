@@ -9,17 +9,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 const (
-	// Bounds of the pictures in one result, which agents read as one line.
-	imageLimit    = 3 << 20 // bytes of base64 of one
-	imagesLimit   = 6 << 20 // of all
-	imagesAtOnce  = 8
 	cellPollFirst = 250 * time.Millisecond // how soon is looked whether a cell that goes on is done
 	cellPollMost  = 2 * time.Second        // and how seldom, later
 
@@ -29,11 +28,20 @@ const (
 	// cellSettle is how long it may take until the runtime has noticed that.
 	cellSettle = 2 * time.Second
 
+	// interruptPatience is how long code may take to end when it is interrupted,
+	// with its clean-up and traceback, before an agent is told that it goes on:
+	// what it does then may cost all variables.
+	interruptPatience = 10 * time.Second
+
 	cellGoesOn = "running" // a cell's status
+	kernelBusy = "busy"    // a kernel's
 )
 
-// imageTypes are the pictures that agents can be shown, the best first.
-var imageTypes = []string{"image/png", "image/jpeg", "image/webp", "image/gif"}
+// textTypes are the texts of a display, the one that says most to a reader first.
+var textTypes = []string{"text/markdown", "text/plain", "text/latex", "application/json"}
+
+// displayWrapper begins the plain text of what has another form alone.
+const displayWrapper = "<IPython.core.display."
 
 // errWaitOver ends the wait for what goes on all the same.
 var errWaitOver = errors.New("the wait is over")
@@ -123,15 +131,24 @@ func readCell(ctx context.Context, c *runtimeClient, lab, id string, offset int,
 		if cell.Status != cellGoesOn || left <= 0 {
 			return cellResultOf(cell, offset), nil
 		}
-		select {
-		case <-time.After(min(pause, left)):
-		case <-ctx.Done():
-			return toolResult{}, context.Cause(ctx)
+		if err := pauseFor(ctx, min(pause, left)); err != nil {
+			return toolResult{}, err
 		}
 	}
 }
 
-// cellResultOf tells what a cell gave, its text from a character on.
+// pauseFor waits, or returns why ctx has ended.
+func pauseFor(ctx context.Context, pause time.Duration) error {
+	select {
+	case <-time.After(pause):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// cellResultOf tells what a cell gave, its text from a character on, and the
+// pictures that stand there.
 func cellResultOf(cell cellReport, offset int) toolResult {
 	var r report
 	more := ""
@@ -145,90 +162,157 @@ func cellResultOf(cell cellReport, offset int) toolResult {
 		r.line("status: failed")
 	}
 	r.line("cell_id: %s", cell.CellID)
-	text, pictures := cellText(cell)
-	result := r.body("output", outputText(fromChar(text, offset)), more, func(from int) string {
+	text := cellTextOf(cell)
+	pictures := text.picturesFrom(offset)
+	shown := shownTogether(pictures)
+	if shown < len(pictures) {
+		more += fmt.Sprintf("[%s not shown: run_python with cell_id %s and offset %d shows what comes next.]\n",
+			counted(len(pictures)-shown, "more picture"), cell.CellID, pictures[shown].at)
+	}
+	result := r.body("output", outputText(fromChar(text.String(), offset)), more, func(from int) string {
 		return fmt.Sprintf("run_python with cell_id %s and offset %d reads on", cell.CellID, from)
 	})
-	result.images = pictures
+	for _, p := range pictures[:shown] {
+		result.images = append(result.images, p.toolImage)
+	}
 	return result
 }
 
 // cellText is all text of a cell, in order, and its pictures, which the text
-// names.
-func cellText(cell cellReport) (string, []toolImage) {
-	var text strings.Builder
-	var pictures album
+// names. Neither depends on what is shown of it, so that places in it last.
+type cellText struct {
+	strings.Builder
+	chars    int // that were written
+	pictures []cellPicture
+}
+
+// cellPicture is a picture, and the character of the text where it stands.
+type cellPicture struct {
+	toolImage
+	at int
+}
+
+func cellTextOf(cell cellReport) *cellText {
+	t := &cellText{}
 	for _, output := range cell.Outputs {
 		if output.Data == nil {
-			text.WriteString(output.Text)
+			t.write(output.Text)
 			continue
 		}
-		if text.Len() > 0 && !strings.HasSuffix(text.String(), "\n") {
-			text.WriteString("\n")
+		if t.Len() > 0 && !strings.HasSuffix(t.String(), "\n") {
+			t.write("\n")
 		}
-		text.WriteString(pictures.show(output.Data) + "\n")
+		t.display(output.Data)
 	}
 	if cell.Error != nil {
-		fmt.Fprintf(&text, "%s: %s\n", cell.Error.Name, cell.Error.Value)
+		t.write(cell.Error.Name + ": " + cell.Error.Value + "\n")
 		for _, line := range cell.Error.Traceback {
-			text.WriteString(line + "\n")
+			t.write(line + "\n")
 		}
 	}
-	return text.String(), pictures.images
+	return t
 }
 
-// album takes the pictures that there is room for.
-type album struct {
-	images []toolImage
-	size   int
+func (t *cellText) write(text string) {
+	t.WriteString(text)
+	t.chars += utf8.RuneCountInString(text)
 }
 
-// show tells a display in words, after its picture was taken when it has one.
-func (a *album) show(data map[string]json.RawMessage) string {
-	plain := ""
-	for _, kind := range []string{"text/plain", "text/markdown", "text/latex", "application/json"} {
-		if raw := data[kind]; raw != nil {
-			if json.Unmarshal(raw, &plain) != nil {
-				plain = string(raw)
-			}
-			break
-		}
-	}
+// display tells a display in words, and takes its picture when it has one.
+func (t *cellText) display(data map[string]json.RawMessage) {
+	plain := plainText(data)
 	for _, kind := range imageTypes {
 		var encoded string
 		if json.Unmarshal(data[kind], &encoded) == nil {
-			return strings.TrimSpace(plain + " " + a.add(kind, encoded))
+			if plain != "" {
+				t.write(plain + " ")
+			}
+			t.picture(encoded)
+			return
 		}
 	}
 	if plain == "" {
-		return "[something that has no text]"
+		plain = "[nothing that can be shown]"
+		if len(data) > 0 {
+			plain = "[not shown: " + strings.Join(slices.Sorted(maps.Keys(data)), ", ") + "]"
+		}
 	}
-	return plain
+	t.write(plain + "\n")
 }
 
-// add takes a picture, and says what became of it.
-func (a *album) add(mimeType, encoded string) string {
+// plainText is what a display says in text; "" when it says nothing.
+func plainText(data map[string]json.RawMessage) string {
+	for _, kind := range textTypes {
+		if raw := data[kind]; raw != nil {
+			var text string
+			if json.Unmarshal(raw, &text) != nil {
+				text = string(raw)
+			}
+			if !strings.HasPrefix(text, displayWrapper) || len(data) == 1 {
+				return text
+			}
+		}
+	}
+	return ""
+}
+
+// picture takes a picture that agents can be shown, and says so.
+func (t *cellText) picture(encoded string) {
+	at := t.chars
 	content, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(encoded), ""))
-	if err != nil || len(content) == 0 {
-		return "[a broken picture]"
+	image, note := newToolImage(content)
+	switch {
+	case err != nil || note == "":
+		t.write("[a broken picture]\n")
+	case image.data == "":
+		t.write("[a picture, " + note + "]\n")
+	default:
+		t.pictures = append(t.pictures, cellPicture{image, at})
+		t.write(fmt.Sprintf("[picture %d: %s]\n", len(t.pictures), note))
 	}
-	size := base64.StdEncoding.EncodedLen(len(content))
-	if size > imageLimit || a.size+size > imagesLimit || len(a.images) == imagesAtOnce {
-		return fmt.Sprintf("[a picture, %s of %d bytes, is left out: one may have %d bytes, and a result %d pictures of %d bytes in all]",
-			mimeType, len(content), imageLimit/4*3, imagesAtOnce, imagesLimit/4*3)
-	}
-	a.size += size
-	a.images = append(a.images, toolImage{mimeType, base64.StdEncoding.EncodeToString(content)})
-	return fmt.Sprintf("[picture %d: %s of %d bytes]", len(a.images), mimeType, len(content))
 }
 
-func interruptKernel(ctx context.Context, c *runtimeClient, a toolArgs, _ func(string)) (toolResult, error) {
+// picturesFrom are those that stand at a character or after it.
+func (t *cellText) picturesFrom(offset int) []cellPicture {
+	i := slices.IndexFunc(t.pictures, func(p cellPicture) bool { return p.at >= offset })
+	if i < 0 {
+		return nil
+	}
+	return t.pictures[i:]
+}
+
+// shownTogether is how many of the first pictures one result has room for.
+func shownTogether(pictures []cellPicture) int {
+	size := 0
+	for i, p := range pictures {
+		if size += len(p.data); size > imagesLimit || i == imagesAtOnce {
+			return i
+		}
+	}
+	return len(pictures)
+}
+
+func interruptKernel(ctx context.Context, c *runtimeClient, a toolArgs, say func(string)) (toolResult, error) {
+	say("The kernel is being interrupted.")
+	lab := url.QueryEscape(a.str("lab_id"))
 	var answer kernelInterruptAnswer
-	if err := c.call(ctx, scopeCode, http.MethodPost, "/kernel/interrupt?lab_id="+url.QueryEscape(a.str("lab_id")), nil, &answer); err != nil {
+	if err := c.call(ctx, scopeCode, http.MethodPost, "/kernel/interrupt?lab_id="+lab, nil, &answer); err != nil {
 		return toolResult{}, err
 	}
-	if answer.Busy {
-		return toolResult{text: "The kernel was interrupted, and its code goes on all the same: restart_kernel ends it.\n"}, nil
+	busy := answer.Busy
+	for end := time.Now().Add(interruptPatience); busy && time.Now().Before(end); {
+		if err := pauseFor(ctx, cellPollFirst); err != nil {
+			return toolResult{}, err
+		}
+		var kernel kernelAnswer
+		if err := c.call(ctx, scopeCode, http.MethodGet, "/kernel/status?lab_id="+lab, nil, &kernel); err != nil {
+			return toolResult{}, err
+		}
+		busy = kernel.Status == kernelBusy
+	}
+	if busy {
+		return toolResult{text: "The kernel was interrupted, and has code to run all the same, or other code that waited. run_python with the cell_id tells " +
+			"whether the code has ended; restart_kernel ends all, and the variables are lost then.\n"}, nil
 	}
 	return toolResult{text: "The kernel was interrupted; its variables are kept.\n"}, nil
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -115,14 +114,15 @@ func sandboxRead(ctx context.Context, c *runtimeClient, a toolArgs, _ func(strin
 	if err != nil {
 		return toolResult{}, c.stranger()
 	}
-	kind := http.DetectContentType(content)
+	image, note := newToolImage(content)
 	switch {
-	case slices.Contains(imageTypes, kind):
-		var pictures album
-		text := pictures.add(kind, answer.Content)
-		return toolResult{text: text + "\n", images: pictures.images}, nil
+	case image.data != "":
+		return toolResult{text: "[picture 1: " + note + "]\n", images: []toolImage{image}}, nil
+	case note != "":
+		return toolResult{text: "[a picture, " + note + "]\n"}, nil
 	case !utf8.Valid(content):
-		return toolResult{text: fmt.Sprintf("The file has %d bytes that are no text (%s). sandbox_exec can look into it, such as with od -c.\n", len(content), kind)}, nil
+		return toolResult{text: fmt.Sprintf("The file has %d bytes that are no text (%s). sandbox_exec can look into it, such as with od -c.\n",
+			len(content), http.DetectContentType(content))}, nil
 	}
 	return fileResult(a, string(content)), nil
 }

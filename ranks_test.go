@@ -49,7 +49,7 @@ var rankOrder = []struct {
 	{"command line", nil, []string{
 		"listen", "portcheck", "command", "cli",
 		"completionbash", "completionzsh", "completionfish", "completion", "manpage", "runtime",
-		"mcpclient", "mcpprogress", "mcptool", "mcplabs", "mcppython", "mcpsandbox", "mcp",
+		"mcpclient", "mcpprogress", "mcptool", "mcpimage", "mcplabs", "mcppython", "mcpsandbox", "mcp",
 		"cli_serve", "cli_service", "cli_questions", "cli_access", "cli_labinit", "cli_lab", "cli_env", "cli_learner", "cli_tls", "cli_mcp", "doctor", "main"}},
 }
 
