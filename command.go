@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 )
 
 // cli is what a command works with.
@@ -26,7 +27,8 @@ type cli struct {
 
 // printer is standard output. It remembers that something could not be
 // written, so that no command needs to look at each line and none ends well
-// when a person or a file did not get what it said.
+// when a person or a file did not get what it said. A reader that left wanted
+// no more.
 type printer struct {
 	file *os.File
 
@@ -36,8 +38,8 @@ type printer struct {
 
 func (p *printer) Write(data []byte) (int, error) {
 	n, err := p.file.Write(data)
-	if err == nil {
-		return n, nil
+	if err == nil || errors.Is(err, syscall.EPIPE) {
+		return n, err
 	}
 	if inner, ok := errors.AsType[*fs.PathError](err); ok {
 		err = inner.Err
