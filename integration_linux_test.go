@@ -367,6 +367,15 @@ func checkScreen(t *testing.T, b *browser) {
 			t.Errorf("%s: shows %.200q, want %.200q", test.name, got, test.lines)
 		}
 	}
+	for _, begin := range []string{"\x1b]0;", "\x1b_", "\x1b[1;"} {
+		got := evaluate[string](b, `const box = document.createElement('div');
+			const screen = new Screen(box);
+			screen.write(arguments[0] + '1;'.repeat(9000) + 'the end');
+			return box.textContent`, begin)
+		if !strings.HasSuffix(got, "the end") {
+			t.Errorf("after %q and what is longer than any sequence the screen shows %.20q", begin, got)
+		}
+	}
 	lines := evaluate[int](b, `const box = document.createElement('div');
 		const screen = new Screen(box);
 		for (let i = 0; i < 100; i++) screen.write('line\n'.repeat(100));

@@ -274,6 +274,12 @@ func TestOwnPageShowsWhatTerminalsShow(t *testing.T) {
 	if !slices.Equal(drawn, want) {
 		t.Errorf("drawn is\n%q\nwant\n%q", drawn, want)
 	}
+	pieces := evaluate[int](b, `const box = document.createElement('div');
+		new Screen(box).write(('\x1b[31mx\x1b[32mx'.repeat(50) + '\n').repeat(1000));
+		return box.querySelectorAll('span').length`)
+	if pieces < 50_000 || pieces > 80_000 {
+		t.Errorf("of 100000 pieces in colour %d are kept, want 50000 and those of the last lines", pieces)
+	}
 }
 
 // A site that frames the page, or asks for what the page asks for, gets

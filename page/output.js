@@ -5,6 +5,8 @@ import { Refused, ask, why } from './api.js';
 import { make, put } from './dom.js';
 import { Terminal } from './terminal.js';
 
+const pause = 100; // milliseconds between looks while there is much to show
+
 let close = () => {};
 
 // output gives the button that opens a run's output, and where it shows.
@@ -43,18 +45,22 @@ async function follow(id, terminal, note, signal) {
       if (run.truncated && offset > 0) terminal.clear();
       cut ||= run.truncated;
       tell(note, cut ? 'The beginning is not kept any more.' : '');
+      const begun = performance.now();
       terminal.write(run.output);
       offset = run.next_offset;
       wait = 20;
       if (run.status !== 'running') return;
+      await rest(Math.max(pause, performance.now() - begun)); // half of the time is the person's
     } catch (error) {
       if (signal.aborted) return;
       tell(note, why(error));
       if (error instanceof Refused) return;
-      await new Promise((resolve) => { setTimeout(resolve, 2000); });
+      await rest(2000);
     }
   }
 }
+
+const rest = (milliseconds) => new Promise((resolve) => { setTimeout(resolve, milliseconds); });
 
 function tell(note, text) {
   put(note, text);

@@ -6,16 +6,18 @@ import { background, css, dimmed, foreground, indexed, readable } from './colour
 import { make } from './dom.js';
 
 const linesShown = 5000;
-const linesLive = 300;  // the last ones, which the cursor can still reach
-const columns = 4000;   // of a line, before it goes on in the next
-const heldLimit = 4096; // characters of a sequence whose end has not come
+const piecesShown = 50_000; // of one colour each, in the lines that the cursor cannot reach
+const linesLive = 300;      // the last ones, which the cursor can still reach
+const columns = 4000;       // of a line, before it goes on in the next
 
 // In this order: a control sequence, a string that is for terminals alone,
-// another escape, a single control character, text.
-const token = /\x1b\[([\d;:<=>?]*)[ -/]*([@-~])|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]|([\x00-\x1f\x7f-\x9f])|([^\x00-\x1f\x7f-\x9f]+)/g;
-const pending = /\x1b(?:\[[\d;:<=>? -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)?$/;
+// another escape, a single control character, text. What is longer than any
+// sequence is none, and shows as text.
+const token = /\x1b\[([\d;:<=>?]{0,256})[ -/]*([@-~])|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]|([\x00-\x1f\x7f-\x9f])|([^\x00-\x1f\x7f-\x9f]+)/g;
+const pending = /\x1b(?:\[[\d;:<=>? -/]{0,256}|[\]PX^_][^\x07\x1b]{0,4096}\x1b?|[ -/]{0,256})?$/;
 
 const plain = Object.freeze({});
+const blank = Object.freeze([' ', plain]);
 
 export class Terminal {
   constructor(box) {
@@ -26,6 +28,8 @@ export class Terminal {
   clear() {
     this.box.replaceChildren();
     this.rows = [];
+    this.lines = 0;  // in the box
+    this.pieces = 0; // in the lines of the box that rows does not have
     this.y = -1;
     this.x = 0;
     this.pen = plain;
@@ -37,9 +41,8 @@ export class Terminal {
     const box = this.box;
     const following = box.scrollHeight - box.scrollTop - box.clientHeight < 48;
     let input = this.held + text;
-    const cut = pending.exec(input)?.[0] ?? '';
-    this.held = cut.length > heldLimit ? '' : cut;
-    if (cut) input = input.slice(0, -cut.length);
+    this.held = pending.exec(input)?.[0] ?? '';
+    if (this.held) input = input.slice(0, -this.held.length);
     for (const [, numbers, final, control, letters] of input.matchAll(token)) {
       if (letters) this.print(letters);
       else if (final) this.obey(final, numbers);
@@ -53,7 +56,7 @@ export class Terminal {
     for (const letter of letters) {
       if (this.x >= columns) this.nextLine();
       const row = this.rows[this.y];
-      while (row.cells.length < this.x) row.cells.push([' ', plain]);
+      while (row.cells.length < this.x) row.cells.push(blank);
       row.cells[this.x++] = [letter, this.pen];
       row.stale = true;
     }
@@ -74,11 +77,23 @@ export class Terminal {
     if (this.y < this.rows.length) return;
     const node = this.box.appendChild(make('div'));
     this.rows.push({ cells: [], node, stale: false });
+    this.lines++;
     if (this.rows.length > linesLive) {
-      paint(this.rows.shift());
+      const still = this.rows.shift();
+      paint(still);
+      this.pieces += still.node.childNodes.length;
       this.y--;
     }
-    if (this.box.childElementCount > linesShown) this.box.firstElementChild.remove();
+    while (this.lines > linesShown || this.pieces > piecesShown) this.forgetFirst();
+  }
+
+  // forgetFirst takes the oldest line away. The box itself is not asked how
+  // many lines it has: browsers count them anew each time.
+  forgetFirst() {
+    const first = this.box.firstElementChild;
+    this.pieces -= first.childNodes.length;
+    this.lines--;
+    first.remove();
   }
 
   obey(final, numbers) {
@@ -103,7 +118,7 @@ export class Terminal {
   // erase empties a line from the cursor on (0), up to it (1) or wholly (2).
   erase(row, part) {
     if (part === 0) row.cells.length = Math.min(row.cells.length, this.x);
-    else if (part === 1) row.cells.fill([' ', plain], 0, this.x + 1);
+    else if (part === 1) row.cells.fill(blank, 0, this.x + 1);
     else row.cells.length = 0;
     row.stale = true;
   }
