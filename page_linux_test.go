@@ -248,6 +248,12 @@ func TestOwnPageOfAFreshRuntimeSaysWhatToDoFirst(t *testing.T) {
 			t.Errorf("%s lacks %q:\n%s", section, want, shown)
 		}
 	}
+	evaluate[any](b.browser, "document.getElementById('examine').focus()")
+	b.press(enterKey)
+	b.await("document.getElementById('verdict').textContent.startsWith('The runtime can') && !document.getElementById('examine').ariaDisabled")
+	if got := b.focus(); !strings.HasPrefix(got, "Check again") {
+		t.Errorf("after looking again the focus is on %q, want Check again", got)
+	}
 	b.checkLooks(t, "empty")
 	secure := rt.overview().Addresses[1]
 	b.open(secure + "/")

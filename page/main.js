@@ -128,9 +128,12 @@ async function measure(overview) {
   }
 }
 
+// examine looks at the computer, once at a time. Its button stays a button
+// meanwhile: one that is disabled would lose the focus.
 async function examine() {
   const button = $('examine');
-  button.disabled = true;
+  if (button.ariaDisabled) return;
+  button.ariaDisabled = 'true';
   put($('verdict'), 'Looking at what works on this computer…');
   try {
     const found = await ask('GET', '/manage/doctor', { patience: 40 });
@@ -139,7 +142,7 @@ async function examine() {
   } catch (error) {
     put($('verdict'), why(error));
   }
-  button.disabled = false;
+  button.ariaDisabled = null;
 }
 
 function build() {
