@@ -96,6 +96,7 @@ func TestClientModuleWorksInABrowser(t *testing.T) {
 
 	c.checkDetection(t, groups[1])
 	c.checkPatience(t)
+	c.checkToken(t)
 	c.connectOverHTTPS(t, groups[1])
 	c.checkCells(t)
 	c.checkSandboxes(t)
@@ -167,6 +168,47 @@ func (c *course) checkPatience(t *testing.T) {
 	}
 	if path := "http://runtime.test/labs/runs?lab_id=a%26b"; got.Asked[len(got.Asked)-2] != path || !strings.Contains(got.Asked[5], "/r?offset=1&wait=20") {
 		t.Errorf("the module asks %q", got.Asked)
+	}
+}
+
+// checkToken connects where nothing can be stored, where the person says no,
+// where access was taken away, and where nobody may be asked.
+func (c *course) checkToken(t *testing.T) {
+	t.Helper()
+	got := do[[]string](c, `
+		const info = { protocol_version: client.protocol, capabilities: ['lab_actions', 'jupyter'] };
+		const refused = (status) => Response.json({ detail: 'No.' }, { status });
+		const has = (token, scope) => (sent) => (sent === 'Bearer ' + token ? Response.json({ scope }) : refused(sent ? 403 : 401));
+		const list = ['http://runtime.test'], storage = Object.getOwnPropertyDescriptor(window, 'localStorage'), real = fetch, told = [];
+		const broken = () => { throw new DOMException('nothing is kept here', 'SecurityError'); };
+		const kept = (token) => ({ getItem: () => token, removeItem() { token = null; }, setItem(key, value) { token = value; } });
+		const full = { ...kept('old'), setItem: broken };
+		Object.defineProperty(window, 'localStorage', { get: broken, configurable: true });
+		for (const [options, whoami, pair, ask] of [
+			[{}, has('new', 'actions'), 200, true],
+			[{ store: full }, has('new', 'actions'), 200, true],
+			[{ store: kept('old'), scope: 'code' }, has('old', 'actions'), 403, true],
+			[{ store: kept('old') }, has('new', 'actions'), 403, true],
+			[{ store: kept('old') }, has('new', 'actions'), 200, false],
+		]) {
+			let asked = 0;
+			window.fetch = async (url, request) => {
+				if (url.endsWith('info')) return Response.json(info);
+				if (url.endsWith('whoami')) return whoami(request.headers.Authorization);
+				asked++;
+				return pair === 200 ? Response.json({ token: 'new' }) : refused(pair);
+			};
+			const runtime = new client.AgentRuntime({ list, ...options });
+			const connect = () => runtime.connect({ ask }).then(() => 'fine', (error) => error.status ?? error.name);
+			told.push([await connect(), runtime.token, pair === 200 ? await connect() : '', asked].join(' '));
+		}
+		Object.defineProperty(window, 'localStorage', storage);
+		window.fetch = real;
+		return told;
+	`)
+	want := []string{"fine new fine 1", "fine new fine 1", "403 old  1", "403   1", "401  401 0"}
+	if !slices.Equal(got, want) {
+		t.Errorf("connecting gives %q, want %q: how it ended, the token, how it ended again, and the questions", got, want)
 	}
 }
 

@@ -182,6 +182,12 @@ func TestDocumentedPageWorksInABrowser(t *testing.T) {
 	}
 	c.click("[data-action=fail]")
 	c.awaitState("stopped")
+	from = c.rt.shown()
+	c.open(c.url)
+	c.awaitState("stopped")
+	if status := c.text("#status"); c.asked(from) || !strings.Contains(status, "no access") {
+		t.Errorf("a visit after access was taken away says %q and asked:\n%s", status, c.rt.screen.String()[from:])
+	}
 	c.pairAndPrepare(t)
 
 	c.rt.end(syscall.SIGTERM)

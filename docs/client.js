@@ -1,4 +1,4 @@
-// agent-runtime on the learner's computer, for a page in their browser. Copy this one file beside your page.
+// agent-runtime on the learner's computer, for a page in their browser. Copy this file beside yours.
 //
 //   import { AgentRuntime } from './client.js';
 //   const runtime = new AgentRuntime({ scope: 'actions' });
@@ -7,15 +7,15 @@
 //   const run = await runtime.start({ ...lab, action: 'greet' });
 //   for await (const { output } of runtime.follow(run)) show(output);
 //
-// Bodies and answers are those of protocol.md and sandboxes.md. Show them as text, never as HTML.
+// Bodies and answers are as in protocol.md and sandboxes.md. Show them as text, never as HTML.
 
 export const protocol = '2025-01';
 
 // Where the runtime is, in the order to try. Safari reaches only the second.
 export const addresses = ['http://127.0.0.1:9477', 'https://127.0.0.1:9478'];
 
-// RuntimeError has status, 0 without an answer; detail, a sentence for a person; retryAfter, in seconds; and when connect
-// fails, kind and link of detect.
+// RuntimeError has status, 0 without an answer; detail, a sentence for people; retryAfter, in seconds; and of connect, kind
+// and link of detect.
 export class RuntimeError extends Error {
   constructor(status, detail, more) {
     super(detail);
@@ -27,20 +27,34 @@ const gone = () => new RuntimeError(0, 'agent-runtime does not answer any more.'
 const part = encodeURIComponent;
 
 export class AgentRuntime {
-  // scope is what the page asks for: actions, code or sandbox. store keeps the token, by methods like localStorage's.
-  constructor({ scope = 'actions', list = addresses, store = localStorage } = {}) {
+  // scope is what the page asks for: actions, code or sandbox. store keeps the token, as localStorage does; where it
+  // cannot, the token lasts as long as the page.
+  constructor({ scope = 'actions', list = addresses, store } = {}) {
     Object.assign(this, { scope, list, store, key: 'agent-runtime-token ' + list[0], found: { address: list[0] } });
   }
 
-  // with is the same runtime with signal, an AbortSignal; onWait, told (error, seconds) before a request is made again;
-  // and onQuestion, told when the terminal asks whether the page may connect.
+  // with is the same runtime with signal, an AbortSignal; onWait, told (error, seconds) before a request is made again; and
+  // onQuestion, told when the terminal asks.
   with(options) { return Object.assign(Object.create(this), options); }
 
   // token is null before connect has asked.
-  get token() { return this.store.getItem(this.key); }
+  get token() { return this.stored('getItem') ?? this.found.token ?? null; }
 
-  // connect finds the runtime and gets access. Call it at the press of a button: browser and terminal may ask.
-  async connect() {
+  keep(token) {
+    this.found.token = token;
+    this.stored('removeItem');
+    if (token) this.stored('setItem', token);
+  }
+
+  stored(method, ...value) {
+    try {
+      return (this.store ?? localStorage)[method](this.key, ...value);
+    } catch {}
+  }
+
+  // connect finds the runtime and gets access. Call it at the press of a button: browser and terminal may ask. With ask
+  // false it throws where the terminal would.
+  async connect({ ask = true } = {}) {
     const needs = { actions: 'lab_actions', code: 'jupyter', sandbox: 'sandboxes' }[this.scope];
     Object.assign(this.found, await detect(this.list, needs, this.signal));
     if (this.found.kind !== 'fine') throw new RuntimeError(0, this.found.text, this.found);
@@ -49,26 +63,25 @@ export class AgentRuntime {
       if ([this.scope, 'code'].includes(scope)) return;
     } catch (error) {
       if (![401, 403].includes(error.status)) throw error;
+      this.keep();
     }
-    this.store.removeItem(this.key);
+    if (!ask) throw new RuntimeError(401, 'This page has no access yet.');
     this.onQuestion?.();
-    const { token } = await this.request('/pairing/request', { scope: this.scope });
-    this.store.setItem(this.key, token);
+    this.keep((await this.request('/pairing/request', { scope: this.scope })).token);
   }
 
-  // prepare fetches a lab. At first the terminal shows its commands and asks.
+  // prepare fetches a lab. At first the terminal asks.
   prepare(body) { return this.request('/labs/prepare', body); }
 
-  // start starts an action. Status 409: prepare the lab again, or another action is running.
+  // start starts an action. Status 409: prepare again, or another runs.
   start(body) { return this.request('/labs/runs', body); }
 
-  // stop answers when the run has ended.
   stop({ run_id }) { return this.request(`/labs/runs/${run_id}/stop`, {}); }
 
-  // runs are those of a lab, oldest first, without output: for a page that was loaded anew.
+  // runs are those of a lab, oldest first, without output.
   runs({ lab_id }) { return this.request('/labs/runs?lab_id=' + part(lab_id)); }
 
-  // follow yields the run with its new output, at first all of it, until it has ended, over lost connections.
+  // follow yields the run with new output, at first all, until it has ended, over lost connections.
   async *follow(run) {
     for (let offset = 0, failures = 0; ;) {
       try {
@@ -85,11 +98,10 @@ export class AgentRuntime {
     }
   }
 
-  // runCell answers with all that came of a cell.
   runCell(body) { return this.request('/cell/run', body); }
   interrupt({ lab_id }) { return this.request('/kernel/interrupt?lab_id=' + part(lab_id), {}); }
 
-  // streamCell yields what comes of a cell when it comes, last the type complete.
+  // streamCell ends with the type complete.
   async *streamCell(body) {
     const response = await this.send('/cell/run/stream', body);
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -108,18 +120,18 @@ export class AgentRuntime {
     }
   }
 
-  // createSandbox begins with a snapshot's files when the body has restore, its snapshot_id.
+  // restore in the body is a snapshot's id.
   createSandbox(body) { return this.request('/v1/sandboxes', body); }
   deleteSandbox(box) { return this.request(inside(box, ''), null, 'DELETE'); }
   snapshot(box) { return this.request(inside(box, '/snapshot'), {}); }
 
-  // exec runs the command body.cmd. One that fails is no error.
+  // exec runs body.cmd. A command that fails is no error.
   exec(box, body) { return this.request(inside(box, '/exec'), body); }
   files(box) { return this.request(inside(box, '/files?recursive=true')); }
   readFile(box, path) { return this.request(inside(box, '/files/', path)); }
   writeFile(box, path, body) { return this.request(inside(box, '/files/', path), body, 'PUT'); }
 
-  // request makes any request, and again a few times when the answer says when.
+  // request makes any request, a few times if the answer says when.
   async request(path, body, method) {
     const response = await this.send(path, body, method);
     return response.status === 204 ? null : this.answered(response.json());
@@ -144,6 +156,7 @@ export class AgentRuntime {
 
   pause(seconds, error) {
     this.onWait?.(error, seconds);
+    this.signal?.throwIfAborted();
     return new Promise((resolve, reject) => {
       setTimeout(resolve, seconds * 1000);
       this.signal?.addEventListener('abort', () => reject(this.signal.reason));
@@ -157,14 +170,14 @@ const inside = ({ id }, what, path = '') => `/v1/sandboxes/${id}${what}` + path.
 // one), unsupported, wrong-version or not-running; text and link tell the person what to do.
 export async function detect(list = addresses, needs, signal) {
   for (const address of list) {
-    try { // without the token: who knows who answers
+    try { // no token: who knows who answers
       const info = await (await fetch(address + '/runtime/info', { signal })).json();
       if (info.protocol_version && info.capabilities) return diagnose({ address, info, needs });
     } catch {
       signal?.throwIfAborted();
     }
   }
-  // An answer that this page may not read tells of a program all the same.
+  // An answer that cannot be read tells of a program all the same.
   const something = await fetch(list[0], { mode: 'no-cors', signal }).then(() => true, () => false);
   const safari = navigator.vendor.startsWith('Apple');
   return diagnose({ address: list[0], something, safari, permission: await permission() });
@@ -173,16 +186,16 @@ export async function detect(list = addresses, needs, signal) {
 // permission is granted, denied, prompt, framed (the page around this one withholds it) or unknown.
 export async function permission() {
   const policy = document.featurePolicy;
-  for (const name of ['loopback-network', 'local-network-access']) { // the present, the older name
+  for (const name of ['loopback-network', 'local-network-access']) { // the older name last
     if (policy?.features().includes(name) && !policy.allowsFeature(name)) return 'framed';
     try {
       return (await navigator.permissions.query({ name })).state;
-    } catch { /* a name not known here */ }
+    } catch {}
   }
   return 'unknown';
 }
 
-// diagnose turns what was seen into what detect returns.
+// diagnose gives what detect returns.
 export function diagnose({ address, info, needs, something, safari, permission }) {
   const version = info?.protocol_version;
   const [, kind, text, link] = [
