@@ -34,7 +34,8 @@ func certificatePath(dir string) string {
 
 // openCertificate reads the certificate of the data folder dir, whatever its
 // time. Without one the error is errNoCertificate; any other completes the
-// sentence that it cannot be used. A key that others could read is none.
+// sentence that it cannot be used. One whose key others could read comes with
+// the error: whoever believed it must do so no longer.
 func openCertificate(dir string) (*tls.Certificate, error) {
 	path := certificatePath(dir)
 	info, err := os.Lstat(path)
@@ -50,14 +51,16 @@ func openCertificate(dir string) (*tls.Certificate, error) {
 		return nil, errors.New("its file is not one that agent-runtime wrote")
 	case !ours:
 		return nil, errors.New("its file belongs to " + owner)
-	case openToOthers(info):
-		return nil, errors.New("other accounts of this computer could read its key")
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, errors.New("its file cannot be read")
 	}
-	return readCertificate(text)
+	pair, err := readCertificate(text)
+	if err == nil && openToOthers(info) {
+		err = errors.New("other accounts of this computer could read its key")
+	}
+	return pair, err
 }
 
 // usableCertificate is openCertificate for one that can be used at a time.

@@ -109,6 +109,8 @@ func runTLSStatus(ctx context.Context, c *cli, args []string) error {
 	fmt.Fprintf(c.stdout, "File:    %s\n", visible(certificatePath(cfg.dir)))
 	if pair != nil {
 		printCertificate(c, pair)
+	}
+	if fault == nil {
 		fault = checkDates(pair.Leaf, time.Now())
 	}
 	if fault != nil {

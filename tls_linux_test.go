@@ -244,6 +244,36 @@ func TestSetupKeepsAGoodCertificateAndReplacesTheRest(t *testing.T) {
 	}
 }
 
+// The key of a certificate that this computer believes may be in the hands of
+// others: it is told, so that nobody believes it any longer.
+func TestSetupTellsOfTheCertificateWhoseKeyOthersCouldRead(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	text := mustCertificate(t, time.Now())
+	giveCertificate(t, dir, text, 0o644)
+	believed, err := readCertificate(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := sayHere(t, programEnv(dir, "AGENT_RUNTIME_HTTPS_PORT=0"), "tls", "status"); got.code != exitFailed || !strings.Contains(got.stdout, "could read its key") {
+		t.Errorf("status: %+v", got)
+	}
+	if pair, err := usableCertificate(dir, time.Now()); pair != nil || err == nil {
+		t.Errorf("it can be used: %v", err)
+	}
+	setup, err := setUpCertificate(dir, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if setup.old == nil || !setup.old.Leaf.Equal(believed.Leaf) || setup.pair.Leaf.Equal(believed.Leaf) {
+		t.Error("setup does not tell of the certificate that it replaced")
+	}
+	giveCertificate(t, dir, text, 0o644)
+	if old, err := removeCertificate(dir); err != nil || old == nil || !old.Leaf.Equal(believed.Leaf) {
+		t.Errorf("remove does not tell of the certificate that it removed: %v", err)
+	}
+}
+
 func TestSetupsAtOnceMakeOneCertificate(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
