@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -63,7 +64,7 @@ func (p *problem) Error() string {
 	if p.err == nil {
 		return p.detail
 	}
-	return p.detail + ": " + p.err.Error()
+	return strings.TrimSuffix(p.detail, ".") + ": " + p.err.Error()
 }
 
 func (p *problem) Unwrap() error { return p.err }
