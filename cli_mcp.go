@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/x509"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"strconv"
@@ -51,7 +50,7 @@ func runMCP(_ context.Context, c *cli, args []string) error {
 	defer client.close()
 	asked, _, stop := endSignals()
 	defer stop()
-	return newMCPSession(client, programVersion(), c.stdout, c.logger(slog.LevelWarn)).serve(asked, c.stdin)
+	return newMCPSession(client, programVersion(), c.stdout).serve(asked, c.stdin)
 }
 
 // runtimeAddress is where a runtime of this configuration listens.

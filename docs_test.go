@@ -224,7 +224,7 @@ func TestEveryToolOfAgentsIsDocumented(t *testing.T) {
 	for _, cells := range tableRows(readDoc(t, "docs/agents.md"), "tool") {
 		documented = append(documented, unquoted(cells[0])+" "+strings.ReplaceAll(cells[1], "`", ""))
 	}
-	for _, tool := range newMCPSession(nil, "", nil, nil).tools {
+	for _, tool := range newMCPSession(nil, "", nil).tools {
 		words := []string{tool.name}
 		for _, p := range tool.params {
 			if p.required {

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -47,15 +46,15 @@ type mcpSession struct {
 	group      sync.WaitGroup
 }
 
-func newMCPSession(client *runtimeClient, version string, out io.Writer, log *slog.Logger) *mcpSession {
+func newMCPSession(client *runtimeClient, version string, out io.Writer) *mcpSession {
 	return &mcpSession{
 		client: client, tools: slices.Concat(labToolbox(), pythonToolbox(), sandboxToolbox()), version: version,
-		out: &mcpWriter{out: out, log: log}, calls: make(map[rpcID]context.CancelFunc),
+		out: &mcpWriter{out: out, gone: make(chan struct{})}, calls: make(map[rpcID]context.CancelFunc),
 	}
 }
 
-// serve answers what in says until it ends, or ctx does. A read that is going
-// on then is left behind.
+// serve answers what in says until it ends, or ctx does, or nobody reads the
+// answers. A read that is going on then is left behind.
 func (s *mcpSession) serve(ctx context.Context, in io.Reader) error {
 	ctx, cancel := context.WithCancel(ctx)
 	read := make(chan error, 1)
@@ -63,6 +62,8 @@ func (s *mcpSession) serve(ctx context.Context, in io.Reader) error {
 	var err error
 	select {
 	case err = <-read:
+	case <-s.out.gone:
+		err = problemf(kindInternal, "The agent does not read the answers any more.")
 	case <-ctx.Done():
 	}
 	s.mu.Lock()

@@ -261,6 +261,33 @@ func (p *mcpProgram) heed(without string, texts ...string) string {
 	}
 }
 
+func TestSessionEndsWithTheAgentThatReadsNoMore(t *testing.T) {
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "mcp")
+	cmd.Env = nobodyThere(t)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = out.Close()
+	if _, err := io.WriteString(in, `{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil || !strings.Contains(said.String(), "does not read") {
+		t.Errorf("the server ended with %v and said %q", err, said.String())
+	}
+}
+
 func TestRuntimeThatEndsMeanwhileIsTold(t *testing.T) {
 	t.Parallel()
 	rt := startRuntime(t)

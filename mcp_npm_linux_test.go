@@ -350,6 +350,7 @@ func agentUsesSandboxes(a *npmAgent) {
 		maps.Copy(args, more)
 		return args
 	}
+	a.refused("sandbox_create", map[string]any{"learner_id": adult}, "- sandbox_id: "+made.value(a.t, "sandbox_id")+", learner_id: "+adult, "sandbox_delete")
 	a.want("sandbox_read", box(nil), "no files")
 	a.want("sandbox_write", box(map[string]any{"path": "/workspace/a dir/x#?.py", "content": "print('from the file')\r\n"}), "Written: a dir/x#?.py")
 	a.want("sandbox_exec", box(map[string]any{"cmd": []string{"python3", "a dir/x#?.py"}}), "exit_code: 0", "stdout:\nfrom the file\n")

@@ -6,7 +6,6 @@ package main
 import (
 	"encoding/json"
 	"io"
-	"log/slog"
 	"sync"
 	"time"
 )
@@ -17,19 +16,18 @@ const mcpProgress = 2 * time.Second
 
 // mcpWriter writes messages to an agent.
 type mcpWriter struct {
-	log *slog.Logger
+	gone chan struct{} // closed once the agent does not read any more
 
 	mu  sync.Mutex // guards out, so that every message is whole
 	out io.Writer
 }
 
-// write writes a message. When the agent does not read any more, its end of
-// the session is about to be noticed, too.
+// write writes a message, if the agent reads.
 func (w *mcpWriter) write(message any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := writeJSONLine(w.out, message); err != nil {
-		w.log.Warn("message not written", "err", err)
+	if writeJSONLine(w.out, message) != nil {
+		closeOnce(w.gone)
 	}
 }
 

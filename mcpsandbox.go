@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -55,10 +56,31 @@ func createSandbox(ctx context.Context, c *runtimeClient, a toolArgs, _ func(str
 		body.TaskID = new(a.str("task_id"))
 	}
 	var answer sandboxAnswer
-	if err := c.call(ctx, scopeSandbox, http.MethodPost, "/v1/sandboxes", body, &answer); err != nil {
+	err := c.call(ctx, scopeSandbox, http.MethodPost, "/v1/sandboxes", body, &answer)
+	if r, ok := errors.AsType[*refusal](err); ok && (r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable) {
+		return toolResult{}, withSandboxes(ctx, c, r)
+	}
+	if err != nil {
 		return toolResult{}, err
 	}
 	return toolResult{text: "sandbox_id: " + answer.ID + "\nCommands find its files in /workspace, where they start.\n"}, nil
+}
+
+// withSandboxes adds to why no sandbox was made which the caller has: it may
+// not have heard of one, or have forgotten it.
+func withSandboxes(ctx context.Context, c *runtimeClient, r *refusal) error {
+	var answer sandboxesAnswer
+	if err := c.call(ctx, scopeSandbox, http.MethodGet, "/v1/sandboxes", nil, &answer); err != nil {
+		return err
+	}
+	if len(answer.Sandboxes) == 0 {
+		return r
+	}
+	var list strings.Builder
+	for _, box := range answer.Sandboxes {
+		fmt.Fprintf(&list, "\n- sandbox_id: %s, learner_id: %s", box.ID, visible(box.LearnerID))
+	}
+	return &refusal{r.status, r.detail + "\nThere are, to be used, or ended with sandbox_delete:" + list.String()}
 }
 
 func sandboxExec(ctx context.Context, c *runtimeClient, a toolArgs, say func(string)) (toolResult, error) {
