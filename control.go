@@ -61,6 +61,7 @@ type controlQuestion struct {
 	Body    []string  `json:"body"`
 	Asked   time.Time `json:"asked"`
 	Waiting int       `json:"waiting"` // requests that wait for the answer
+	Shown   bool      `json:"shown"`   // what is typed in the runtime's terminal answers it
 }
 
 // controlServer holds the control socket of a data folder. While one does, no
@@ -183,7 +184,7 @@ func (c *controlServer) handle(req controlRequest) controlReply {
 func tellQuestions(list []question) []controlQuestion {
 	told := make([]controlQuestion, len(list))
 	for i, what := range list {
-		told[i] = controlQuestion{ID: what.id, Title: visible(what.title), Asked: what.asked, Waiting: what.waiting}
+		told[i] = controlQuestion{ID: what.id, Title: visible(what.title), Asked: what.asked, Waiting: what.waiting, Shown: what.shown}
 		for _, line := range what.body {
 			told[i].Body = append(told[i].Body, visible(line))
 		}

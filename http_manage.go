@@ -42,6 +42,7 @@ type ownQuestion struct {
 	Body    []string `json:"body"`
 	Asked   string   `json:"asked"`
 	Waiting int      `json:"waiting"` // requests that wait for the answer
+	Shown   bool     `json:"shown"`   // what is typed in the runtime's terminal answers it, and no other
 }
 
 // ownGrant is a site, named by its origin, or a local program that was let in.
@@ -117,7 +118,7 @@ func (s *server) handleOverview(w http.ResponseWriter, _ *http.Request) error {
 func ownQuestions(open []question) []ownQuestion {
 	told := []ownQuestion{}
 	for _, q := range tellQuestions(open) {
-		told = append(told, ownQuestion{ID: q.ID, Title: q.Title, Body: q.Body, Asked: timestamp(q.Asked), Waiting: q.Waiting})
+		told = append(told, ownQuestion{ID: q.ID, Title: q.Title, Body: q.Body, Asked: timestamp(q.Asked), Waiting: q.Waiting, Shown: q.Shown})
 	}
 	return told
 }

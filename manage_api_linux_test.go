@@ -246,6 +246,15 @@ func TestOwnPageShowsTheQuestionAndCannotAnswerIt(t *testing.T) {
 			t.Errorf("%s %s may answer questions", route.method, route.pattern)
 		}
 	}
+	later := site{rt: rt, origin: "https://later.example"}.later("POST", "/pairing/request", nil)
+	for late := time.Now().Add(patience); len(asked) < 2 && time.Now().Before(late); asked = rt.overview().Questions {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if len(asked) != 2 || !asked[0].Shown || asked[1].Shown {
+		t.Fatalf("of %+v the terminal shows the first alone", asked)
+	}
+	rt.command("deny", asked[1].ID)
+	wantReply(t, "the second pairing", later, http.StatusForbidden)
 	rt.command("deny", asked[0].ID)
 	wantReply(t, "the pairing", answer, http.StatusForbidden)
 	if left := rt.overview().Questions; len(left) > 0 {

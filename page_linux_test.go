@@ -138,6 +138,12 @@ func TestOwnPageShowsWhatRunsAndTakesItBack(t *testing.T) {
 	b.awaitIn("runs", "waiting") // the run's output opens by itself
 	asking := site{rt: rt, origin: "https://other.example"}.later("POST", "/pairing/request", map[string]any{"scope": scopeActions})
 	b.awaitIn("questions", "https://other.example")
+	b.awaitIn("questions", "type y or n")
+	next := site{rt: rt, origin: "https://next.example"}.later("POST", "/pairing/request", map[string]any{"scope": scopeActions})
+	b.awaitIn("questions", "https://next.example")
+	if shown := evaluate[string](b.browser, "return document.querySelectorAll('#questions li')[1].innerText"); strings.Contains(shown, "type y") || !strings.Contains(shown, "does not answer it") {
+		t.Errorf("of a question that the terminal does not show yet the page says %q", shown)
+	}
 	if got := b.announced(); got != "A question is open in the terminal: A web page asks to use this computer" {
 		t.Errorf("announced is %q", got)
 	}
@@ -168,6 +174,7 @@ func TestOwnPageShowsWhatRunsAndTakesItBack(t *testing.T) {
 	b.checkLooks(t, "full")
 	b.takeAll(t, run)
 	wantReply(t, "the pairing", asking, http.StatusServiceUnavailable)
+	wantReply(t, "the next pairing", next, http.StatusServiceUnavailable)
 }
 
 // takeAll takes back all that a busy runtime has, and ends it.

@@ -41,6 +41,7 @@ type question struct {
 	asked   time.Time // set by the queue, as are the rest
 	id      string    // short, for a person to type
 	waiting int       // in a list: how many requests wait for the answer
+	shown   bool      // in a list: what is typed in the terminal answers it
 }
 
 // openQuestion is a question that waits for its answer. outcome and done are
@@ -287,7 +288,7 @@ func (q *questions) watch() ([]question, <-chan struct{}) {
 	list := make([]question, len(q.open))
 	for i, open := range q.open {
 		list[i] = open.question
-		list[i].waiting = open.callers
+		list[i].waiting, list[i].shown = open.callers, open == q.shown
 	}
 	return list, q.changed
 }

@@ -45,11 +45,12 @@ export const question = () => {
   const body = make('pre');
   const approve = make('code');
   const deny = make('code');
+  const here = make('p', {}, 'Answer it in the terminal where the runtime runs: type ', make('code', {}, 'y'), ' or ', make('code', {}, 'n'), ' and press Enter.');
+  const notHere = line('The terminal where the runtime runs does not show this question now: what you type there does not answer it.');
   const { node } = item(title, make('span', { class: 'chip', 'data-tone': 'live' }, 'Waits for you'), about, null,
     make('div', { class: 'wide' }, body),
     make('div', { class: 'answer wide' },
-      make('p', {}, 'Answer it in the terminal where the runtime runs: type ', make('code', {}, 'y'), ' or ', make('code', {}, 'n'), ' and press Enter.'),
-      make('p', {}, 'Or in any other terminal: ', approve, ' or ', deny)));
+      here, notHere, make('p', {}, 'From any other terminal: ', approve, ' or ', deny)));
   node.classList.add('question');
   return {
     node, tell(q) {
@@ -57,6 +58,8 @@ export const question = () => {
       about.tell(asked, q.waiting > 1 ? `${q.waiting} requests wait for it` : '');
       put(title, q.title);
       put(body, q.body.join('\n'));
+      here.hidden = !q.shown;
+      notHere.hidden = q.shown;
       put(approve, `agent-runtime approve ${q.id}`);
       put(deny, `agent-runtime deny ${q.id}`);
     },
