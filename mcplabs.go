@@ -87,7 +87,13 @@ func listLabs(ctx context.Context, c *runtimeClient, a toolArgs, _ func(string))
 		}
 		fmt.Fprintf(&list, "- repo: %s, commit: %s\n", src.Repo, src.Commit)
 	}
-	return labResult(list.String(), int(a.number("offset")), ""), nil
+	which := ""
+	if id != "" {
+		which = "lab_id " + id + " and "
+	}
+	return labResult(list.String(), int(a.number("offset")), func(from int) string {
+		return fmt.Sprintf("list_labs with %soffset %d reads on", which, from)
+	}), nil
 }
 
 // runsOf are the runs of a lab, or of all labs when id is empty, oldest first.
@@ -115,14 +121,9 @@ func writeRuns(w *strings.Builder, runs []runFull) {
 }
 
 // labResult is a text about labs from a character on.
-func labResult(text string, offset int, id string) toolResult {
+func labResult(text string, offset int, rest func(from int) string) toolResult {
 	var r report
-	return r.body("", outputText(fromChar(text, offset)), "", func(from int) string {
-		if id != "" {
-			return "list_labs with lab_id " + id + " shows it"
-		}
-		return fmt.Sprintf("list_labs with offset %d reads on", from)
-	})
+	return r.body("", outputText(fromChar(text, offset)), "", rest)
 }
 
 // writeLab writes a lab, each of its texts as the person reads it before
@@ -160,7 +161,7 @@ func prepareLab(ctx context.Context, c *runtimeClient, a toolArgs, say func(stri
 	var text strings.Builder
 	text.WriteString("Prepared. run_action starts its actions.\n")
 	writeLab(&text, lab)
-	return labResult(text.String(), 0, lab.LabID), nil
+	return labResult(text.String(), 0, func(int) string { return "list_labs with lab_id " + lab.LabID + " shows it" }), nil
 }
 
 func runAction(ctx context.Context, c *runtimeClient, a toolArgs, say func(string)) (toolResult, error) {
