@@ -212,10 +212,11 @@ func runVersion(_ context.Context, c *cli, args []string) error {
 }
 
 // programVersion is the module's version as it was built, or what the source
-// says.
+// says: without a tag, Go calls every commit one of 0.0.0, older than all.
 func programVersion() string {
-	if info, ok := debug.ReadBuildInfo(); ok && strings.HasPrefix(info.Main.Version, "v") {
-		return strings.TrimPrefix(info.Main.Version, "v")
+	info, ok := debug.ReadBuildInfo()
+	if !ok || !strings.HasPrefix(info.Main.Version, "v") || strings.HasPrefix(info.Main.Version, "v0.0.0-") {
+		return sourceVersion
 	}
-	return sourceVersion
+	return strings.TrimPrefix(info.Main.Version, "v")
 }

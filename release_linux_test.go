@@ -193,6 +193,21 @@ func TestReleaseHoldsTheFilesOfTheCommitAsTheyAre(t *testing.T) {
 	}
 }
 
+// A program that was built in a checkout said that it was 0.0.0 and a date.
+func TestProgramOfACheckoutSaysTheVersionOfItsSource(t *testing.T) {
+	t.Parallel()
+	dir := releaseCheckout(t, "source")
+	program := filepath.Join(t.TempDir(), "program")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=true", "-o", program, ".")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOFLAGS=", "CGO_ENABLED=0")
+	if said, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, said)
+	}
+	if said, err := exec.CommandContext(t.Context(), program, "version").Output(); err != nil || string(said) != "agent-runtime "+sourceVersion+"\n" {
+		t.Errorf("version: %q, %v", said, err)
+	}
+}
+
 // checkSums has the usual program hold a release against its sums.
 func checkSums(t *testing.T, release map[string][]byte) {
 	t.Helper()
