@@ -147,7 +147,7 @@ func TestEnvironmentIsWholeOrNotThere(t *testing.T) {
 		kind       kind
 		want       string
 	}{
-		{"Python's own words", "mkdir -p $3/bin; echo first; echo 'Error: no wheel' >&2; echo; exit 1", kindMissingTool, "it said: Error: no wheel."},
+		{"Python's own words", "mkdir -p $3/bin; echo first; echo 'Error: no wheel' >&2; echo; exit 1", kindMissingTool, "it said: Error: no wheel: "},
 		{"nothing said", "mkdir -p $3/bin; exit 4", kindMissingTool, "exit status 4"},
 		{"success without an interpreter", "mkdir -p $3/bin; echo > $3/pyvenv.cfg", kindMissingTool, "its interpreter is gone"},
 		{"success without anything", "exit 0", kindMissingTool, "it has no pyvenv.cfg"},
