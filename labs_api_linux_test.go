@@ -243,8 +243,7 @@ func TestPreparesAtOnceDoTheWorkOnce(t *testing.T) {
 		answers := map[string]<-chan reply{page.origin: page.later("POST", "/labs/prepare", source1(repo, commit)), other.origin: other.later("POST", "/labs/prepare", source1(repo, commit))}
 		rt.awaitOpen(2) // or the second would come after the first was declined, and its work be new
 		first := rt.answerNext(from, "n\n")
-		from = rt.shown()
-		rt.answerNext(from, "y\n")
+		rt.answerNext(from+len(first), "y\n")
 		for origin, answer := range answers {
 			want := http.StatusOK
 			if strings.Contains(first, origin+"\r\n") {
