@@ -147,7 +147,10 @@ func benchServer(b *testing.B) (url string, request func(path string) *http.Requ
 	}
 	r := &run{record: runRecord{ID: "full", Principal: "https://course.example", LabID: "lab", Status: statusRunning, StartedAt: time.Now()}, window: w}
 	rs.byID["full"] = r
-	s := &server{cfg: cfg, version: "bench", log: log, state: state, runs: rs, kernels: &kernels{}, sandboxes: &sandboxes{}, shutdown: context.Background(), pairings: newPairings(state, nil, log)}
+	s := &server{
+		cfg: cfg, version: "bench", log: log, state: state, runs: rs, kernels: &kernels{}, sandboxes: &sandboxes{}, shutdown: context.Background(),
+		pairings: newPairings(state, nil, log), uses: openLastUses(dir, log),
+	}
 	url = serveBench(b, newHTTPServer(b.Context(), newHandler(s), log))
 	return url, func(path string) *http.Request {
 		r, _ := http.NewRequest(http.MethodGet, url+path, nil)
