@@ -184,7 +184,7 @@ func (t *tomlText) skipString(start int) int {
 		switch {
 		case c == '\\' && quote == '"':
 			if i+1 < len(t.data) && (t.data[i+1] == 'e' || t.data[i+1] == 'x') {
-				t.report(t.line(i), "", `TOML 1.0 has no escape \%c; write the character as \uXXXX`, t.data[i+1])
+				t.report(t.line(i), "", `TOML 1.0 has no escape \%c; write the character as \u and four hexadecimal digits`, t.data[i+1])
 			}
 			i += 2
 		case c == quote && triple:
