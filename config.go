@@ -126,42 +126,38 @@ func configKeys() []configKey {
 }
 
 func intKey[N int | int64](key, env string, low, high int64, field func(*config) *N) configKey {
-	set := func(c *config, n int64, ok bool) bool {
-		if ok = ok && low <= n && n <= high; ok {
-			*field(c) = N(n)
-		}
-		return ok
-	}
-	return configKey{
-		key: key, env: env, want: fmt.Sprintf("an integer from %d to %d", low, high),
-		file: func(c *config, v *tomlValue) bool {
-			n, ok := v.integer()
-			return set(c, n, ok)
-		},
-		text: func(c *config, s string) bool {
-			n, err := strconv.ParseInt(s, 10, 64)
-			return set(c, n, err == nil)
-		},
-	}
+	return numberKey(key, env, fmt.Sprintf("an integer from %d to %d", low, high), low, high,
+		(*tomlValue).integer,
+		func(s string) (int64, error) { return strconv.ParseInt(s, 10, 64) },
+		func(c *config, n int64) { *field(c) = N(n) })
 }
 
 // secondsKey is a time, written as a number of seconds with or without a fraction.
 func secondsKey(key, env string, low, high float64, field func(*config) *time.Duration) configKey {
-	set := func(c *config, n float64, ok bool) bool {
+	return numberKey(key, env, fmt.Sprintf("a number of seconds from %.0f to %.0f", low, high), low, high,
+		(*tomlValue).number,
+		func(s string) (float64, error) { return strconv.ParseFloat(s, 64) },
+		func(c *config, n float64) { *field(c) = time.Duration(n * float64(time.Second)) })
+}
+
+// numberKey is a key with a range, which is read and parsed as given.
+func numberKey[N int64 | float64](key, env, want string, low, high N,
+	read func(*tomlValue) (N, bool), parse func(string) (N, error), set func(*config, N)) configKey {
+	setIf := func(c *config, n N, ok bool) bool {
 		if ok = ok && low <= n && n <= high; ok {
-			*field(c) = time.Duration(n * float64(time.Second))
+			set(c, n)
 		}
 		return ok
 	}
 	return configKey{
-		key: key, env: env, want: fmt.Sprintf("a number of seconds from %.0f to %.0f", low, high),
+		key: key, env: env, want: want,
 		file: func(c *config, v *tomlValue) bool {
-			n, ok := v.number()
-			return set(c, n, ok)
+			n, ok := read(v)
+			return setIf(c, n, ok)
 		},
 		text: func(c *config, s string) bool {
-			n, err := strconv.ParseFloat(s, 64)
-			return set(c, n, err == nil)
+			n, err := parse(s)
+			return setIf(c, n, err == nil)
 		},
 	}
 }
