@@ -10,10 +10,8 @@ func envUse(id string, rs *runs, ks *kernels) string {
 	} else if ok {
 		return fmt.Sprintf("what the action %q of %s left running still uses it, until the runtime ends", r.Action, r.Principal)
 	}
-	for _, k := range ks.all() {
-		if k.lab == id {
-			return fmt.Sprintf("a kernel of %s is running in it", k.who)
-		}
+	if found := ks.where(func(k labKey) bool { return k.lab == id }); len(found) > 0 {
+		return fmt.Sprintf("a kernel of %s is running in it", found[0].who)
 	}
 	return ""
 }

@@ -200,12 +200,19 @@ func ownKernels(list []kernelStatus) []ownKernel {
 	told := []ownKernel{}
 	for _, k := range list {
 		kernel := ownKernel{Principal: k.who, LabID: k.lab, Status: k.state, LastUsed: timestamp(k.used)}
-		if bytes := residentMemory(k.leader); k.leader > 0 && bytes > 0 {
-			kernel.Memory = &bytes
+		if k.leader > 0 {
+			kernel.Memory = memoryOrNull(residentMemory(k.leader))
 		}
 		told = append(told, kernel)
 	}
 	return told
+}
+
+func memoryOrNull(bytes int64) *int64 {
+	if bytes == 0 {
+		return nil
+	}
+	return &bytes
 }
 
 func (s *server) ownEnvironments() ([]ownEnvironment, error) {

@@ -85,23 +85,16 @@ func (l *labs) startable(p principal, labID, commit string) (*preparedLab, error
 	if len(candidates) == 0 {
 		return nil, problemf(kindConflict, "This version of the lab %q is not prepared since the runtime started; call POST /labs/prepare first.", labID)
 	}
-	slices.Reverse(candidates)
-	slices.SortStableFunc(candidates, func(a, b *preparedLab) int {
-		return cmp.Compare(boolToInt(b.principal == p), boolToInt(a.principal == p))
-	})
+	var found *preparedLab // one of its own if there is any, and the newest of those
 	for _, lab := range candidates {
-		if l.approved(data, p, lab.checkout) {
-			return lab, nil
+		if l.approved(data, p, lab.checkout) && (found == nil || lab.principal == p || found.principal != p) {
+			found = lab
 		}
 	}
-	return nil, problemf(kindForbidden, "This version of the lab %q is not approved for %s; call POST /labs/prepare, which asks in the terminal.", labID, p)
-}
-
-func boolToInt(b bool) int {
-	if b {
-		return 1
+	if found == nil {
+		return nil, problemf(kindForbidden, "This version of the lab %q is not approved for %s; call POST /labs/prepare, which asks in the terminal.", labID, p)
 	}
-	return 0
+	return found, nil
 }
 
 func actionNames(actions []action) string {

@@ -212,7 +212,7 @@ const anotherRuntime = "another agent-runtime"
 // portHolder says who answers at addr.
 func portHolder(addr string) string {
 	client := &http.Client{Timeout: holderTimeout}
-	answer, err := client.Get("http://" + addr + "/runtime/info")
+	answer, err := client.Get("http://" + reachable(addr) + "/runtime/info")
 	if err != nil {
 		return "another program"
 	}

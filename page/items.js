@@ -91,7 +91,7 @@ export const run = (done) => (r) => {
   buttons.prepend(shown.toggle);
   node.append(shown.box);
   return {
-    node, open: shown.open, gone: shown.gone, tell(now) {
+    node, gone: shown.gone, tell(now) {
       const [text, tone] = outcomes[now.status](now);
       mark(chip, text, tone);
       started.tell(now.started_at);

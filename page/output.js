@@ -33,7 +33,7 @@ export function output(run, name) {
     close = () => {};
   };
   toggle.addEventListener('click', () => (box.hidden ? open() : shut()));
-  return { toggle, box, open, gone: () => { if (!box.hidden) shut(); } };
+  return { toggle, box, gone: () => { if (!box.hidden) shut(); } };
 }
 
 // follow writes a run's output into the terminal until the run has ended.
