@@ -114,6 +114,8 @@ func TestExitStatusesAndErrorsInOneSentence(t *testing.T) {
 	writeTestFile(t, filepath.Join(lab, "lab.toml"), helloLab)
 	broken := t.TempDir()
 	writeTestFile(t, filepath.Join(broken, "lab.toml"), "schema = 2\nid = \"\"\n")
+	blank := filepath.Join(t.TempDir(), "blank")
+	writeTestFile(t, blank, " \n")
 	holder := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(holder.Close)
 	_, taken, err := net.SplitHostPort(holder.Listener.Addr().String())
@@ -139,7 +141,8 @@ func TestExitStatusesAndErrorsInOneSentence(t *testing.T) {
 		{"pairing revoke", 2, "ORIGIN"}, {"approve", 2, "ID"}, {"deny a b", 2, "ID"}, {"lab run x", 2, "ACTION"}, {"lab forget", 2, "REPO"},
 		{"lab check a b", 2, "DIR"}, {"env create", 2, "ID"}, {"env list x", 2, "env list"}, {"doctor x", 2, "doctor"},
 		{"mcp x", 2, "mcp --help"}, {"mcp --url http://course.example", 1, "loopback"}, {"mcp --token-file /nowhere", 1, "/nowhere"},
-		{"mcp --token-file " + lab + "/lab.toml", 1, "token create"}, {"mcp --token-file /dev/null", 1, "token create"},
+		{"mcp --token-file " + lab + "/lab.toml", 1, "token create"}, {"mcp --token-file /dev/null", 1, "holds no token"},
+		{"mcp --token-file " + blank, 1, "holds no token"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			t.Parallel()

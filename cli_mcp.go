@@ -74,10 +74,10 @@ func agentToken(c *cli, path string) (secretToken, error) {
 		}
 		defer file.Close()
 		data, err := io.ReadAll(io.LimitReader(file, tokenFileLimit))
-		if err != nil || len(data) == 0 {
+		text = strings.TrimSpace(string(data))
+		if err != nil || text == "" {
 			return secretToken{}, problemf(kindUnacceptable, "%s holds no token: it must be what `agent-runtime token create` printed.", where).because(err)
 		}
-		text = string(data)
 	}
 	text = strings.TrimSpace(text)
 	if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {

@@ -151,10 +151,10 @@ func (c *runtimeClient) send(ctx context.Context, method, path string, body any)
 	return nil, c.unreachable("ended the connection without an answer", err)
 }
 
-// unreachable is told in full: the program's log is seldom looked at.
+// unreachable is told with its cause: an agent sees no log.
 func (c *runtimeClient) unreachable(how string, err error) error {
 	return problemf(kindUnreachable, "The runtime at %s %s. Start it with `agent-runtime serve`, and set AGENT_RUNTIME_URL or --url "+
-		"where it listens elsewhere.", c.base, how).because(err)
+		"where it listens elsewhere. The cause: %v.", c.base, how, err)
 }
 
 func (c *runtimeClient) stranger() error {
