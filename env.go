@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -34,10 +33,6 @@ const (
 	// createSlots is how many are made at once: each keeps a core busy.
 	createSlots = 4
 )
-
-// environmentID is what may name an environment. Its longest match is 64
-// bytes, which makingName relies on.
-var environmentID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // environments are the virtual environments of labs, each in a folder of its
 // own. One is seen only when it is whole: where environments can be moved it
@@ -88,7 +83,7 @@ func (e *environments) close() {
 }
 
 func checkEnvironmentID(id string) error {
-	if environmentID.MatchString(id) {
+	if labIDPattern.MatchString(id) {
 		return nil
 	}
 	return problemf(kindInvalid, "The environment name %s is not valid: it must be 1 to 64 letters, digits, "+
@@ -100,7 +95,7 @@ func (e *environments) folder(id string) string { return filepath.Join(e.dir, en
 
 // path is the virtual environment of id, ready or not; "" when id is not valid.
 func (e *environments) path(id string) string {
-	if !environmentID.MatchString(id) {
+	if !labIDPattern.MatchString(id) {
 		return ""
 	}
 	return filepath.Join(e.folder(id), venvName)
@@ -108,7 +103,7 @@ func (e *environments) path(id string) string {
 
 // python is the interpreter of the environment id; "" when id is not valid.
 func (e *environments) python(id string) string {
-	if !environmentID.MatchString(id) {
+	if !labIDPattern.MatchString(id) {
 		return ""
 	}
 	return venvPython(e.path(id))
@@ -149,7 +144,7 @@ func (e *environments) fault(id string) string {
 // exists reports whether id has a folder of exactly that name. A disk that
 // does not tell a from A gives another id's folder too.
 func (e *environments) exists(id string) bool {
-	if !environmentID.MatchString(id) {
+	if !labIDPattern.MatchString(id) {
 		return false
 	}
 	if _, err := os.Lstat(e.folder(id)); err != nil {
@@ -219,7 +214,7 @@ func (e *environments) list() ([]environment, error) {
 	var all []environment
 	for _, entry := range entries {
 		id, ok := strings.CutPrefix(entry.Name(), envPrefix)
-		if !ok || !environmentID.MatchString(id) {
+		if !ok || !labIDPattern.MatchString(id) {
 			continue
 		}
 		if _, err := os.Lstat(e.path(id)); err == nil {

@@ -58,10 +58,8 @@ func (f *fetcher) fetch(ctx context.Context, src source, dst string) error {
 			return tellLastTry(err, src, try)
 		}
 		f.log.Info("fetching again", "repo", src.repo, "commit", src.commit, "tries", try, "err", err)
-		select {
-		case <-time.After(f.pauses[try-1]):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := pauseFor(ctx, f.pauses[try-1]); err != nil {
+			return err
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -17,9 +16,6 @@ const (
 	// reapSeldom is the longest time between looks for idle kernels.
 	reapSeldom = time.Minute
 )
-
-// labID is what a lab may be called by a client that runs cells.
-var labID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // kernels are the running kernels and the cells that were run, for each
 // principal and lab. A principal sees its own alone.
@@ -92,7 +88,7 @@ func (ks *kernels) begin(f func()) bool {
 }
 
 func checkLabID(lab string) error {
-	if !labID.MatchString(lab) {
+	if !labIDPattern.MatchString(lab) {
 		return problemf(kindInvalid, "lab_id must be 1 to 64 letters, digits, dots, underscores or dashes, and begin with a letter or digit.")
 	}
 	return nil

@@ -27,6 +27,8 @@ const (
 )
 
 var (
+	// labIDPattern is what may name a lab, and so its kernel and environment.
+	// Its longest match is 64 bytes, which makingName relies on.
 	labIDPattern      = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 	actionNamePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,39}$`)
 )

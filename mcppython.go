@@ -137,16 +137,6 @@ func readCell(ctx context.Context, c *runtimeClient, lab, id string, offset int,
 	}
 }
 
-// pauseFor waits, or returns why ctx has ended.
-func pauseFor(ctx context.Context, pause time.Duration) error {
-	select {
-	case <-time.After(pause):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // cellResultOf tells what a cell gave, its text from a character on, and the
 // pictures that stand there.
 func cellResultOf(cell cellReport, offset int) toolResult {

@@ -43,11 +43,7 @@ func sandboxURL(a toolArgs) string { return "/v1/sandboxes/" + url.PathEscape(a.
 // sandboxFileURL is the address of a file. Commands see the workspace at /workspace,
 // so a path may begin with that.
 func sandboxFileURL(a toolArgs) string {
-	parts := strings.Split(strings.TrimPrefix(a.str("path"), "/workspace/"), "/")
-	for i, part := range parts {
-		parts[i] = url.PathEscape(part)
-	}
-	return sandboxURL(a) + "/files/" + strings.Join(parts, "/")
+	return sandboxURL(a) + "/files/" + urlPath(strings.TrimPrefix(a.str("path"), "/workspace/"))
 }
 
 func createSandbox(ctx context.Context, c *runtimeClient, a toolArgs, _ func(string)) (toolResult, error) {

@@ -116,10 +116,8 @@ func carryOut(ctx context.Context, ps *processes, env []string, steps []serviceS
 	for _, step := range steps {
 		_, err := serviceTool(ctx, ps, env, step.argv)
 		for try := 1; err != nil && try < step.tries; try++ {
-			select {
-			case <-time.After(time.Second):
-			case <-ctx.Done():
-				return ctx.Err()
+			if ended := pauseFor(ctx, time.Second); ended != nil {
+				return ended
 			}
 			_, err = serviceTool(ctx, ps, env, step.argv)
 		}

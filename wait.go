@@ -1,8 +1,22 @@
 package main
 
-// What is done with channels that are closed once and carry no values.
+// Waiting: for channels that are closed once and carry no values, and for time
+// to pass.
 
-import "time"
+import (
+	"context"
+	"time"
+)
+
+// pauseFor waits, or returns why ctx has ended.
+func pauseFor(ctx context.Context, pause time.Duration) error {
+	select {
+	case <-time.After(pause):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
 
 // closeOnce closes a channel that is closed by the holder of one lock alone.
 func closeOnce(c chan struct{}) {
